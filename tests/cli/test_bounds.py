@@ -18,8 +18,7 @@ from proctor.reward.read import read_score
 from proctor.reward.score import Unscored
 from proctor.traces.atif.read import load_atif
 from proctor.traces.conversation import load_conversation
-from proctor.traces.step_search import read_steps
-from proctor.traces.trajectory import load_trajectory, read_chunks, read_pieces
+from proctor.traces.trajectory import load_trajectory, read_chunks, read_pieces, read_steps
 from tests.cli.programs import command_line, environment
 
 JOB = Path(__file__).parent.parent / "data" / "harbor" / "jobs" / "04-binary-scripted-k5"

@@ -6,9 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.traces.causes import Case, find_cause
-from proctor.traces.experiment import average, summarise_experiment
 from proctor.traces.summary import TraceSummary, summarise
-from proctor.traces.trial_summary import TrialSummary, summarise_trial
+from proctor.traces.trial_summary import (
+    TrialSummary,
+    average,
+    summarise_experiment,
+    summarise_trial,
+)
 from tests.record.samples import made
 from tests.traces.samples import ran, said
 

@@ -1,17 +1,13 @@
 """Steps found without decoding everything are exactly those of a full reading."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.traces.step_search import read_steps, survey_piece
-from proctor.traces.trajectory import load_trajectory
-from tests.cli.programs import environment
+from proctor.traces.trajectory import load_trajectory, read_steps, survey_piece
 from tests.examples import examples
 
 ODD = [
@@ -98,18 +94,3 @@ def test_a_line_that_is_too_long_is_said_and_counted(tmp_path: Path) -> None:
     assert [line for chunk in chunks for line in chunk.lines] == [3]
     (noticed,) = [each for chunk in chunks for each in chunk.diagnostics]
     assert (noticed.code, noticed.line) == ("line-too-long", 2)
-
-
-def test_two_processes_find_what_one_finds(tmp_path: Path) -> None:
-    path = tmp_path / "trajectory.jsonl"
-    numbered = [*map(plain, range(3000)), *ODD, *map(plain, range(3000))]
-    path.write_text("".join(line + "\n" for line in numbered), encoding="utf-8")
-    program = (
-        "from proctor.traces.step_search import read_steps\n"
-        f"found = read_steps({str(path)!r}, 3, 4, worth_it=0)\n"
-        "print([line for chunk in found for line in chunk.lines])"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, check=True
-    )
-    assert json.loads(ran.stdout) == [line for _, line in found_fully(path, 3, 4)]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from proctor.traces.calls import find_command
+from proctor.traces.calls import find_command, list_shell_writes, list_writes
 from proctor.traces.summary import summarise
-from proctor.traces.writes import list_shell_writes, list_writes
 from tests.traces.samples import called
 
 

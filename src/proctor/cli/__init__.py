@@ -15,18 +15,15 @@
     export                         exports sealed trials
     import_prime_eval              `import prime` under its name in aec-bench
     show                           shows trials, traces, records and jobs; see showing/
-    pager                          pages long texts on a terminal
     board                          shows the scores on a dataset
     view, viewing                  pages in a browser
     compare, report, report_html   compares runs, and writes reports
-    width                          the width of the terminal
     serve                          serves a ledger, with its tokens and machines
     search                         searches sealed traces
     options                        combinations of options
     redaction                      secrets named on the command line
-    output                         prints lines, JSON and progress, and writes files
-    denominators                   prints scores with their denominators
-    plain_table                    prints tables, cut or wrapped to the terminal
+    output                         prints lines, JSON and long texts, and writes files
+    tables                         prints tables, and scores with their denominators
     stdout                         writes to standard output, and handles its failures
 
 The commands of `proctor ledger` are in ledger/, those of `proctor task` in task/, those of `proctor

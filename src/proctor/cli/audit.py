@@ -14,7 +14,7 @@ from proctor.audit.job import Audit, audit_job, render_verdict
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH, check_apart, check_companions
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.plain_table import print_rows
+from proctor.cli.tables import print_rows
 from proctor.harbor.job import Job, load_job
 from proctor.reward.profile import PROFILES, Profile
 from proctor.sentence import count_of

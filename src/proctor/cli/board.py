@@ -12,10 +12,9 @@ import msgspec
 
 from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import check_apart, check_companions, sample_option
-from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.plain_table import draw_rows, print_rows
+from proctor.cli.output import json_option, print_json, print_line, terminal_width
 from proctor.cli.stdout import print_stderr
-from proctor.cli.width import terminal_width
+from proctor.cli.tables import draw_rows, print_rows
 from proctor.errors import InputError
 from proctor.ledger.reader import LedgerReader
 from proctor.record.reasons import NO_NUMBER

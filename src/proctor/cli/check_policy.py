@@ -12,7 +12,7 @@ from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.ledger.options import choose_directory, open_ledger
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.output import print_json, print_line
-from proctor.cli.plain_table import print_rows
+from proctor.cli.tables import print_rows
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.note import VerifierKey

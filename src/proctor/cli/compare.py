@@ -11,9 +11,8 @@ import msgspec
 from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, check_apart, name_ledger, sample_option
-from proctor.cli.output import json_option, print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line, terminal_width
 from proctor.cli.stdout import send
-from proctor.cli.width import terminal_width
 from proctor.errors import InputError
 from proctor.ledger.log import is_ledger
 from proctor.ledger.reader import LedgerReader

@@ -9,8 +9,8 @@ import click
 from proctor.cli.fetching import make_report
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.plain_table import print_rows
 from proctor.cli.running.display import say
+from proctor.cli.tables import print_rows
 from proctor.harbor.configs import DatasetConfig
 from proctor.job.cache import Caches, find_caches
 from proctor.job.dataset_cache import (

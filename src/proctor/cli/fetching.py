@@ -4,8 +4,8 @@ import sys
 
 import click
 
+from proctor.cli.output import terminal_width
 from proctor.cli.stdout import print_stderr
-from proctor.cli.width import terminal_width
 from proctor.job.fetching import Report
 from proctor.sentence import printable
 

@@ -1,18 +1,27 @@
-"""Prints lines and JSON, and writes files."""
+"""Prints lines, JSON and long texts, and writes files.
+
+Long texts go through $PAGER on a terminal, else `less`, with LESS=FRX unless it is set: short ones
+stay on the screen. If the pager is missing or fails, the text is printed. Leaving it early is not
+an error.
+"""
 
 import contextlib
 import itertools
 import json
 import os
 import re
+import shlex
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from proctor.cli.stdout import send
+from proctor.cli.stdout import send, send_lines
 from proctor.errors import InputError
 from proctor.files import read_small, write_atomic, write_new
 from proctor.harbor.render import render_json
@@ -157,3 +166,70 @@ def _holds(path: Path, data: bytes) -> bool:
         return read_small(str(path)) == data
     except OSError:
         return False
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None if there is none."""
+    given = os.environ.get("COLUMNS", "")
+    is_screen = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if is_screen or given.isdigit() else None
+
+
+# Long texts
+
+
+type Lines = Callable[[], Iterable[str]]
+"""Makes the lines; called again if the pager fails."""
+_USUAL = "less"
+_OPTIONS = "FRX"
+
+
+def page(lines: Lines, *, is_wanted: bool = True) -> None:
+    """Print lines, through a pager on a terminal."""
+    if not (is_wanted and _is_attended() and _page(lines)):
+        send_lines(lines())
+
+
+def _is_attended() -> bool:
+    """Whether there is a terminal for input and output."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _page(lines: Lines) -> bool:
+    """Send the lines to the pager; False if it could not show them."""
+    try:
+        command = shlex.split(os.environ.get("PAGER") or _USUAL)
+    except ValueError:
+        return False
+    # Many tools set PAGER=cat to disable paging.
+    if not command or command == ["cat"]:
+        return False
+    end, ours = os.pipe()
+    try:
+        with os.fdopen(end, "rb") as theirs:
+            pager = subprocess.Popen(command, stdin=theirs, env={"LESS": _OPTIONS, **os.environ})
+    except (OSError, ValueError):
+        os.close(ours)
+        return False
+    try:
+        _feed(ours, lines())
+    finally:
+        with _left_to_the_pager():
+            pager.wait()
+    return pager.returncode == 0
+
+
+def _feed(end: int, lines: Iterable[str]) -> None:
+    with contextlib.suppress(BrokenPipeError), os.fdopen(end, "wb") as pipe:
+        for line in lines:
+            pipe.write(f"{line}\n".encode(errors="backslashreplace"))
+
+
+@contextlib.contextmanager
+def _left_to_the_pager() -> Iterator[None]:
+    """Ignore Ctrl-C, which is a key of the pager."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -13,9 +13,8 @@ from proctor.cli.compare import opened_for
 from proctor.cli.ledger.options import choose_directory, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_apart, sample_option
-from proctor.cli.output import json_option, print_json, print_line, write_file
+from proctor.cli.output import json_option, print_json, print_line, terminal_width, write_file
 from proctor.cli.stdout import print_stderr, send
-from proctor.cli.width import terminal_width
 from proctor.harbor.render import render_json
 from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour, summarise_trials

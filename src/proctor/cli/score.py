@@ -10,13 +10,6 @@ from msgspec.structs import asdict
 from proctor.audit.certificate import Certificate, make_certificate, render_certificate
 from proctor.audit.explain import explain
 from proctor.audit.scoring import Scoring, score_jobs
-from proctor.cli.denominators import (
-    count_group,
-    render_group,
-    render_metric,
-    render_parts,
-    render_passes,
-)
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import (
@@ -24,6 +17,13 @@ from proctor.cli.output import (
     print_json,
     print_line,
     write_file,
+)
+from proctor.cli.tables import (
+    count_group,
+    render_group,
+    render_metric,
+    render_parts,
+    render_passes,
 )
 from proctor.errors import MixedJobsError
 from proctor.harbor.job import Job, load_job

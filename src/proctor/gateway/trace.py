@@ -32,9 +32,9 @@ from proctor.traces.atif.model import Metrics
 from proctor.traces.calls import MOST_OPEN
 from proctor.traces.commands import MALFORMED
 from proctor.traces.entry import Entry, Object
-from proctor.traces.tokens import CACHE_WRITE
 from proctor.traces.tool_errors import FLAG
 from proctor.traces.turn import ToolCall, ToolResult, Turn
+from proctor.traces.usage import CACHE_WRITE
 
 CALL_KEY: Final = "model_call"
 """Key of an entry's metadata with `CallNote`."""

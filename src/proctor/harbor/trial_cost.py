@@ -26,8 +26,8 @@ from proctor.record.cost import (
 )
 from proctor.record.fields import Object
 from proctor.traces.entry import Entry, TraceKind
-from proctor.traces.tokens import Usages
 from proctor.traces.trace import Trace
+from proctor.traces.usage import Usages
 
 # A larger number is an error, and too large for what adds them up.
 _MOST_TOKENS: Final = 10**15

@@ -20,8 +20,7 @@ from proctor.digest import sha256_hex, sha256_pieces
 from proctor.errors import AlteredArtifactError
 from proctor.files import read_small, replace_file
 from proctor.ledger.artifacts import ArtifactStore
-from proctor.traces.step_search import Survey, narrow, survey_piece
-from proctor.traces.trajectory import Chunk, read_pieces
+from proctor.traces.trajectory import Chunk, Survey, narrow, read_pieces, survey_piece
 
 LARGE = 1 << 23
 """Bytes from which caching the positions of steps is worthwhile: 8 MiB, two frames."""

@@ -2,8 +2,7 @@
 
     model         TrialRecord and its parts
     fields        the scalar types of the format, and the strictness that all parts share
-    cost          tokens and money: CostRecord, the source of an amount, sums with coverage
-    chat_usage    tokens and cost of a chat completion, by its usage object
+    cost          tokens and money: CostRecord, the source of an amount, sums, what endpoints report
     prices        estimate a cost with genai-prices, offline
     rules         rules beyond the format, and what `complete` requires
     evidence      whether the files that a record names exist, with the recorded digests

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import Annotated, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 import msgspec
 from pydantic import Field
@@ -372,3 +372,68 @@ def total_cost(bases: Iterable[CostBasis]) -> TotalCost:
 
 def _sum_usd(bases: Sequence[CostBasis]) -> float | None:
     return math.fsum(basis.amount_usd or 0.0 for basis in bases) if bases else None
+
+
+# What endpoints report
+
+
+# Larger amounts are taken for errors of the endpoint.
+_MOST_USD: Final = 1e12
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of one answer, as the endpoint reports it."""
+
+    usage: Usage = Usage()
+    """Tokens; null if not reported."""
+    reasoning: int | None = None
+    """Tokens spent on reasoning, which are part of the output tokens."""
+    cost_usd: float | None = None
+    """Cost, if the endpoint reports one."""
+    problem: str | None = None
+    """Why the reported tokens were rejected as impossible."""
+
+
+def parse_spent(usage: object) -> Spent:
+    """Parse the usage of a chat completion, as OpenAI and compatible endpoints report it.
+
+    Impossible figures are rejected.
+    """
+    if not isinstance(usage, dict):
+        return Spent()
+    prompt = _object_in(usage, "prompt_tokens_details")
+    completion = _object_in(usage, "completion_tokens_details")
+    cached = prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
+    cost = _find_amount(usage.get("cost"))
+    if usage.get("is_byok") is True and cost is not None:
+        # Requests with a key of one's own are paid to the provider as well.
+        details = _object_in(usage, "cost_details")
+        upstream = _find_amount(details.get("upstream_inference_cost"))
+        cost = None if upstream is None else cost + upstream
+    try:
+        tokens = Usage(
+            input=usage.get("prompt_tokens"),
+            output=usage.get("completion_tokens"),
+            cache_read=cached,
+            # OpenAI itself counts no writes; OpenRouter does.
+            cache_write=prompt.get("cache_write_tokens"),
+        )
+    except RecordError as error:
+        return Spent(problem=str(error), cost_usd=cost)
+    reasoning = completion.get("reasoning_tokens")
+    return Spent(
+        usage=tokens,
+        reasoning=reasoning if type(reasoning) is int and reasoning >= 0 else None,
+        cost_usd=cost,
+    )
+
+
+def _find_amount(cost: object) -> float | None:
+    if not isinstance(cost, int | float) or isinstance(cost, bool):
+        return None
+    return float(cost) if 0 <= cost <= _MOST_USD else None
+
+
+def _object_in(usage: dict[str, Any], key: str) -> dict[str, Any]:
+    found = usage.get(key)
+    return found if isinstance(found, dict) else {}

@@ -18,7 +18,6 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from proctor.diagnostic import Diagnostic
 from proctor.digest import is_digest
@@ -47,18 +46,7 @@ def render_path(path: Sequence[str | int]) -> str:
 
 def render_refusal(error: ValidationError) -> str:
     """Describe the first validation error: where, what was found, what was expected."""
-    return _render(error.errors(include_url=False)[0])
-
-
-def find_unknown(error: ValidationError) -> list[tuple[str | int, ...]] | None:
-    """List the unknown keys, if there is no other validation error; else None."""
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    if any(detail["type"] != "extra_forbidden" for detail in details):
-        return None
-    return [detail["loc"] for detail in details]
-
-
-def _render(detail: ErrorDetails) -> str:
+    detail = error.errors(include_url=False)[0]
     where = render_path(detail["loc"])
     message = detail["msg"]
     match detail["type"]:
@@ -70,6 +58,14 @@ def _render(detail: ErrorDetails) -> str:
             return f"{where}: {message.removeprefix('Value error, ')}"
     expected = _EXPECTED.get(detail["type"]) or message.removeprefix("Input should be ")
     return f"{where} is {_shown_value(detail['input'])}; expected {expected}"
+
+
+def find_unknown(error: ValidationError) -> list[tuple[str | int, ...]] | None:
+    """List the unknown keys, if there is no other validation error; else None."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(detail["type"] != "extra_forbidden" for detail in details):
+        return None
+    return [detail["loc"] for detail in details]
 
 
 def _shown_value(value: object) -> str:
@@ -292,7 +288,9 @@ def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            notes.append(_describe_twice(pairs))
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            notes.append(Diagnostic("duplicate-key", f"has the key {twice!r} twice in one object"))
         return found
 
     def refuse(literal: str) -> NoReturn:
@@ -309,12 +307,6 @@ def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
         raise RecordError(f"{source}: has a number with too many digits") from error
     except RecursionError as error:
         raise RecordError(f"{source}: is nested more than {_LEVELS} levels deep") from error
-
-
-def _describe_twice(pairs: list[tuple[str, Any]]) -> Diagnostic:
-    keys = [key for key, _ in pairs]
-    twice = next(key for key in keys if keys.count(key) > 1)
-    return Diagnostic("duplicate-key", f"has the key {twice!r} twice in one object")
 
 
 def load_bytes(path: Path) -> bytes:
@@ -368,12 +360,8 @@ def check_strict(record: TrialRecord, diagnostics: Iterable[Diagnostic], source:
         if not diagnostic.is_problem:
             continue
         if diagnostic.code == "hollow-complete":
-            _raise_incomplete(record, source)
+            try:
+                check_complete(record)
+            except IncompleteRecordError as error:
+                raise IncompleteRecordError(f"{source}: {error}", error.missing) from None
         raise RecordError(f"{source}: {diagnostic.message}")
-
-
-def _raise_incomplete(record: TrialRecord, source: str) -> None:
-    try:
-        check_complete(record)
-    except IncompleteRecordError as error:
-        raise IncompleteRecordError(f"{source}: {error}", error.missing) from None

@@ -60,7 +60,9 @@ def check_json(value: object, levels: int = MAX_NESTING) -> None:
             if item is None or type(item) in _WHOLE or (type(item) is str and item.isascii()):
                 continue
             if isinstance(item, dict):
-                _check_keys(item)
+                strange = [key for key in item if not isinstance(key, str)]
+                if strange:
+                    raise ValueError(f"has the key {strange[0]!r}; expected text")
                 inner.extend(key for key in item if not key.isascii())
                 inner.extend(item.values())
             elif isinstance(item, list | tuple):
@@ -71,12 +73,6 @@ def check_json(value: object, levels: int = MAX_NESTING) -> None:
             return
         level = inner
     raise ValueError(f"is nested more than {levels} levels deep")
-
-
-def _check_keys(item: dict[Any, Any]) -> None:
-    strange = [key for key in item if not isinstance(key, str)]
-    if strange:
-        raise ValueError(f"has the key {strange[0]!r}; expected text")
 
 
 def _check_scalar(item: object) -> None:

@@ -289,52 +289,16 @@ def parse_g2(
         notes += second.diagnostics
         run, taken = validate(RunManifest, second.tree, where)
         run_kept = [f"manifest.{render_path(item.path)}" for item in taken]
-        _check_same_run(trial, run, source)
+        if run.run_id != trial.run_id:
+            raise RecordError(
+                f"{source}: the trial belongs to run {trial.run_id!r}; "
+                f"the manifest belongs to {run.run_id!r}"
+            )
     else:
         notes.append(_describe_missing_manifest(trial))
     unknown = [render_path(item.path) for item in kept] + run_kept
     notes += [_describe_unknown(path) for path in unknown if path not in _SHARED_ADDITIONS]
-    made = _make_record(trial, run)
-    notes += find_problems(made)
-    if not salvage:
-        check_strict(made, notes, source)
-    return LoadedRecord(
-        generation="G2",
-        record=made,
-        original=record,
-        document=document.tree,
-        manifest=manifest,
-        without_place=(*_find_without_place(trial, run), *unknown),
-        diagnostics=tuple(notes),
-    )
-
-
-# Keys that the second generation adds to parts it shares with the first.
-_SHARED_ADDITIONS = frozenset({"cost.model_calls", "evaluation.stewardship"})
-
-
-def _check_same_run(trial: TrialV2, run: RunManifest, source: str) -> None:
-    if run.run_id != trial.run_id:
-        raise RecordError(
-            f"{source}: the trial belongs to run {trial.run_id!r}; "
-            f"the manifest belongs to {run.run_id!r}"
-        )
-
-
-def _describe_missing_manifest(trial: TrialV2) -> Diagnostic:
-    message = (
-        f"has no manifest of its run {trial.run_id!r}; experiment, dataset, agent and environment "
-        "are only recorded there"
-    )
-    return Diagnostic("no-manifest", message)
-
-
-def _describe_unknown(path: str) -> Diagnostic:
-    return Diagnostic("unknown-key", f"{path} is not a key of the format")
-
-
-def _make_record(trial: TrialV2, run: RunManifest | None) -> TrialRecord:
-    return TrialRecord(
+    made = TrialRecord(
         trial_id=trial.trial_id,
         experiment_id=run.experiment_id if run else UNKNOWN,
         dataset_id=run.dataset.text if run and run.dataset else None,
@@ -353,6 +317,34 @@ def _make_record(trial: TrialV2, run: RunManifest | None) -> TrialRecord:
         cost=trial.cost,
         completeness="partial",
     )
+    notes += find_problems(made)
+    if not salvage:
+        check_strict(made, notes, source)
+    return LoadedRecord(
+        generation="G2",
+        record=made,
+        original=record,
+        document=document.tree,
+        manifest=manifest,
+        without_place=(*_find_without_place(trial, run), *unknown),
+        diagnostics=tuple(notes),
+    )
+
+
+# Keys that the second generation adds to parts it shares with the first.
+_SHARED_ADDITIONS = frozenset({"cost.model_calls", "evaluation.stewardship"})
+
+
+def _describe_missing_manifest(trial: TrialV2) -> Diagnostic:
+    message = (
+        f"has no manifest of its run {trial.run_id!r}; experiment, dataset, agent and environment "
+        "are only recorded there"
+    )
+    return Diagnostic("no-manifest", message)
+
+
+def _describe_unknown(path: str) -> Diagnostic:
+    return Diagnostic("unknown-key", f"{path} is not a key of the format")
 
 
 def _make_inputs(given: TrialInput) -> InputRecord:

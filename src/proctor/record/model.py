@@ -232,20 +232,17 @@ class AdaptationProvenance(Part):
             if step.axis in seen:
                 raise ValueError(f"derivation_lineage has the axis {step.axis!r} twice")
             seen.add(step.axis)
-            self._check_step(step)
+            if step.axis not in self.variation:
+                raise ValueError(
+                    f"derivation_lineage has the axis {step.axis!r}; "
+                    f"expected one of variation: {', '.join(map(repr, self.variation))}"
+                )
+            if step.value != self.variation[step.axis]:
+                raise ValueError(
+                    f"derivation_lineage changes {step.axis!r} to {step.value!r}; "
+                    f"expected {self.variation[step.axis]!r}, as variation has it"
+                )
         return self
-
-    def _check_step(self, step: DerivationStepRecord) -> None:
-        if step.axis not in self.variation:
-            raise ValueError(
-                f"derivation_lineage has the axis {step.axis!r}; "
-                f"expected one of variation: {', '.join(map(repr, self.variation))}"
-            )
-        if step.value != self.variation[step.axis]:
-            raise ValueError(
-                f"derivation_lineage changes {step.axis!r} to {step.value!r}; "
-                f"expected {self.variation[step.axis]!r}, as variation has it"
-            )
 
 
 type Completeness = Literal["complete", "partial"]

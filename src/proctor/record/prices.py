@@ -73,7 +73,14 @@ def estimate_cost(spendings: Sequence[Spending], when: datetime) -> CostBasis:
             price = found[1].get_prices(_in_utc(when))
             for usage in spending.usages:
                 _check_priced(usage, price, spending)
-                amount += _price(usage, price, is_per_call=spending.is_per_call)
+                counts = genai_prices.Usage(
+                    input_tokens=usage.input,
+                    output_tokens=usage.output,
+                    cache_read_tokens=usage.cache_read,
+                    cache_write_tokens=usage.cache_write,
+                )
+                tier = price if spending.is_per_call else _first_tier(price)
+                amount += tier.calc_price(counts)["total_price"]
             notes += _find_notes(spending, price)
             asked = spending.model or ""
             matched.append(Matched(asked=asked, provider=found[0].id, model=found[1].id))
@@ -130,7 +137,14 @@ def _find_model(spending: Spending) -> _Found:
         found = _snapshot().find_provider_model(reference, None, provider, None)
     except LookupError:
         raise RecordError(f"{name!r} is not in the price table") from None
-    if not _is_named(found[1].match, reference):
+    # The table writes dates with dashes, and matches compact dates as if they had them.
+    dashed = _COMPACT_DATE.sub(r"-\1-\2-\3", reference)
+    # A rule must match the whole name, not just a part of it.
+    if not any(
+        _BEFORE.fullmatch(text[:start]) and _AFTER.fullmatch(text[end:])
+        for text in (reference, dashed)
+        for start, end in _spans(found[1].match, text)
+    ):
         raise RecordError(f"{name!r} is not in the price table; {found[1].id!r} only looks alike")
     return found
 
@@ -149,17 +163,6 @@ def _split_name(name: str) -> tuple[str | None, str]:
 @cache
 def _provider_ids() -> frozenset[str]:
     return frozenset(provider.id for provider in data.providers)
-
-
-def _is_named(rule: types.MatchLogic, reference: str) -> bool:
-    """Whether a rule matches the whole name, not just a part of it."""
-    # The table writes dates with dashes, and matches compact dates as if they had them.
-    dashed = _COMPACT_DATE.sub(r"-\1-\2-\3", reference)
-    return any(
-        _BEFORE.fullmatch(text[:start]) and _AFTER.fullmatch(text[end:])
-        for text in (reference, dashed)
-        for start, end in _spans(rule, text)
-    )
 
 
 def _spans(rule: types.MatchLogic, text: str) -> Iterator[tuple[int, int]]:
@@ -197,16 +200,6 @@ def _check_priced(usage: Usage, price: types.ModelPrice, spending: Spending) -> 
             raise RecordError(f"the {spending.who}'s {side} tokens are not known")
         if count and listed is None:
             raise RecordError(f"{spending.model!r} has no listed price for {side} tokens")
-
-
-def _price(usage: Usage, price: types.ModelPrice, *, is_per_call: bool) -> Decimal:
-    counts = genai_prices.Usage(
-        input_tokens=usage.input,
-        output_tokens=usage.output,
-        cache_read_tokens=usage.cache_read,
-        cache_write_tokens=usage.cache_write,
-    )
-    return (price if is_per_call else _first_tier(price)).calc_price(counts)["total_price"]
 
 
 def _first_tier(price: types.ModelPrice) -> types.ModelPrice:

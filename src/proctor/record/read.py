@@ -92,9 +92,28 @@ def _parse_document(
         reader = import_module("proctor.record.generation2")
         loaded: LoadedRecord = reader.parse_g2(data, manifest, source, salvage=salvage)
         return loaded
-    _check_first_generation(document, source)
+    if "schema_version" in document.tree:
+        version = str(document.tree["schema_version"])[:40]
+        raise RecordError(
+            f"{source}: schema_version is {version}; expected {_LATEST}, or none in a record "
+            "of the first generation"
+        )
+    if "completeness" not in document.tree:
+        raise RecordError(
+            f"{source}: has neither schema_version nor completeness; expected a TrialRecord"
+        )
     record, kept = validate(TrialRecord, document.tree, source)
-    notes = (*document.diagnostics, *_find_notes(record, kept))
+    unknown = [
+        Diagnostic("unknown-key", f"{render_path(item.path)} is not a key of the format")
+        for item in kept
+        if not item.is_known
+    ]
+    notes = (
+        *document.diagnostics,
+        *unknown,
+        *find_addition_problems(kept),
+        *find_problems(record),
+    )
     if not salvage:
         check_strict(record, notes, source)
     return LoadedRecord(
@@ -107,31 +126,9 @@ def _parse_document(
     )
 
 
-def _find_notes(record: TrialRecord, kept: tuple[UnknownKey, ...]) -> list[Diagnostic]:
-    unknown = [
-        Diagnostic("unknown-key", f"{render_path(item.path)} is not a key of the format")
-        for item in kept
-        if not item.is_known
-    ]
-    return [*unknown, *find_addition_problems(kept), *find_problems(record)]
-
-
 def _is_g2(document: Document) -> bool:
     version = document.tree.get("schema_version")
     return version == _LATEST and type(version) is int
-
-
-def _check_first_generation(document: Document, source: str) -> None:
-    if "schema_version" in document.tree:
-        version = str(document.tree["schema_version"])[:40]
-        raise RecordError(
-            f"{source}: schema_version is {version}; expected {_LATEST}, or none in a record "
-            "of the first generation"
-        )
-    if "completeness" not in document.tree:
-        raise RecordError(
-            f"{source}: has neither schema_version nor completeness; expected a TrialRecord"
-        )
 
 
 def _read_manifest(path: Path, document: Document) -> bytes | None:

@@ -17,7 +17,6 @@ evidence.py checks whether the files behind the digests exist.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
@@ -186,25 +185,16 @@ def check_dataset_id(text: str) -> None:
 
 def find_problems(record: TrialRecord) -> list[Diagnostic]:
     """List problems and notes of a record that has the right format."""
-    return [*_find_hollow(record), *_find_token_problems(record), *_find_naive_times(record)]
-
-
-def _find_hollow(record: TrialRecord) -> Iterator[Diagnostic]:
+    found = []
     if record.completeness == "complete":
         for missing in find_missing(record):
-            yield Diagnostic("hollow-complete", f"is marked complete, but {missing}")
-
-
-def _find_token_problems(record: TrialRecord) -> Iterator[Diagnostic]:
-    if record.cost is None:
-        return
+            message = f"is marked complete, but {missing}"
+            found.append(Diagnostic("hollow-complete", message))
     try:
-        usage_in(record.cost)
+        if record.cost is not None:
+            usage_in(record.cost)
     except RecordError as error:
-        yield Diagnostic("token-algebra", f"cost has {error}")
-
-
-def _find_naive_times(record: TrialRecord) -> Iterator[Diagnostic]:
+        found.append(Diagnostic("token-algebra", f"cost has {error}"))
     annotations = record.evaluation.annotations or ()
     times: list[tuple[str, datetime]] = [("timestamp", record.timestamp)]
     times += [
@@ -214,26 +204,25 @@ def _find_naive_times(record: TrialRecord) -> Iterator[Diagnostic]:
     for where, time in times:
         if time.utcoffset() is None:
             message = f"{where} is {time.isoformat()}, without an offset from UTC"
-            yield Diagnostic("naive-timestamp", message, is_problem=False)
+            found.append(Diagnostic("naive-timestamp", message, is_problem=False))
+    return found
 
 
 def find_foreign(record: TrialRecord) -> list[Diagnostic]:
     """List what keeps aec-bench from reading this record."""
-    return list(_find_foreign(record))
-
-
-def _find_foreign(record: TrialRecord) -> Iterator[Diagnostic]:
+    found = []
     reward = record.evaluation.reward
     if reward is None:
         message = "evaluation.reward is null (not scored); aec-bench expects a number"
-        yield Diagnostic("reward-null", message)
+        found.append(Diagnostic("reward-null", message))
     elif not 0 <= reward <= 1:
         message = f"evaluation.reward is {reward!r}; aec-bench expects 0 to 1"
-        yield Diagnostic("reward-out-of-range", message)
+        found.append(Diagnostic("reward-out-of-range", message))
     if reward and not record.evaluation.validity.schema_valid:
         # Its rule since 2026-07-27; older versions accept such a record.
         message = (
             f"evaluation.reward is {reward!r} although validity.schema_valid is false; "
             "later versions of aec-bench expect 0"
         )
-        yield Diagnostic("reward-of-invalid", message, is_problem=False)
+        found.append(Diagnostic("reward-of-invalid", message, is_problem=False))
+    return found

@@ -12,11 +12,15 @@ from proctor.ledger.query import find_trial
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
-from proctor.traces.experiment import ExperimentSummary, summarise_experiment
 from proctor.traces.label_rules import RULES_VERSION
 from proctor.traces.parallel import count_processors, map_paths
 from proctor.traces.traced_trial import TracedTrial
-from proctor.traces.trial_summary import TrialSummary, summarise_traced
+from proctor.traces.trial_summary import (
+    ExperimentSummary,
+    TrialSummary,
+    summarise_experiment,
+    summarise_traced,
+)
 
 CLASSIFIED_BY: Final = f"rules {RULES_VERSION}"
 """The classifier of the labels."""

@@ -5,8 +5,7 @@ Files and their values
     entry         one line of trajectory.jsonl
     turn          one turn of a conversation, and turns as entries
     lines         a file of lines in pieces, in constant memory; one line as JSON
-    trajectory    trajectory.jsonl, read strictly or leniently
-    step_search   some steps of a large trajectory, without decoding the rest
+    trajectory    trajectory.jsonl, read strictly or leniently, whole or some steps
     conversation  conversation.jsonl in any dialect
     dialects      rows of OpenAI's, Anthropic's and the canonical dialect as turns
     pydantic_ai   rows of pydantic-ai as turns
@@ -22,18 +21,15 @@ Files and their values
 Summaries
 
     counts        counts in bounded memory
-    calls         which result answers which call, and repeated calls
+    calls         which result answers which call, repeated calls, and the files that calls write
     tool_errors   which results are errors, and how that is recognised
-    times         wall time and idle time from timestamps
-    tokens        tokens and advisor calls
-    writes        the files that tool calls write
+    usage         wall time and idle time, tokens and advisor calls
     summary       one trace in numbers
     traced_trial  a trial with its traces
     limits        which limit ended a trial
     failures      what failed, in its own words: tests, exceptions, the last errors of an output
     causes        why a trial failed, with the evidence
-    trial_summary   one trial in numbers
-    experiment    many trials in numbers, each mean with its denominator
+    trial_summary   one trial in numbers, and many, each mean with its denominator
     actions       an agent's actions and their answers, made comparable
     divergence    compare two traces
 

@@ -236,7 +236,11 @@ def find_cause(case: Case) -> Cause | None:
         if found:
             evidence = tuple(found) if isinstance(found, list) else (found,)
             return Cause(kind=rule.kind, rule=rule.name, evidence=evidence)
-    return _find_phase(case) or _unexplained(case)
+    if in_phase := _find_phase(case):
+        return in_phase
+    said = next((text for _, text in case.exceptions), case.reason_code)
+    unexplained = quoted(_ERRORS if case.exceptions else "trial", said or "nothing says why")
+    return Cause(kind=CauseKind.INFRASTRUCTURE, rule="unexplained", evidence=(unexplained,))
 
 
 def _findings(case: Case, codes: Iterable[str]) -> list[Evidence]:
@@ -252,14 +256,6 @@ def _exception(case: Case, names: Iterable[str]) -> Evidence | None:
         if name in names:
             return quoted(_ERRORS, text)
     return None
-
-
-def _cheating(case: Case) -> _Found:
-    return _findings(case, CHEATS) or _exception(case, {"ToolsChangedError"})
-
-
-def _no_record(case: Case) -> _Found:
-    return quoted("trial", case.problem) if case.problem else None
 
 
 def _killed(case: Case) -> _Found:
@@ -294,16 +290,6 @@ def _machine(case: Case) -> _Found:
     return None
 
 
-def _verifier_network(case: Case) -> _Found:
-    if has_run(case.verifier_logs):
-        return None
-    return find_line(case.verifier_logs, NETWORK, local=False)
-
-
-def _verifier_machine(case: Case) -> _Found:
-    return None if has_run(case.verifier_logs) else find_line(case.verifier_logs, MACHINE)
-
-
 def _task(case: Case) -> _Found:
     if found := _exception(case, _TASKS):
         return found
@@ -318,42 +304,24 @@ def _verifier_silent(case: Case) -> _Found:
     # With a reward, or without a verifier, missing output is not the verifier's fault.
     if case.reward is not None or not case.was_verified:
         return None
-    if found := _exception(case, _REWARD_ERRORS):
-        return [found, *_last_lines(case)]
-    if code := next((code for code in codes if code in _NO_REWARD), None):
-        return [quoted("reason_code", str(code)), *_last_lines(case)]
-    return None
-
-
-def _last_lines(case: Case) -> list[Evidence]:
-    """The last lines of the verifier's output."""
-    ends = [(log.name, log.text.strip().splitlines()[-3:]) for log in case.verifier_logs]
-    return [quoted(name, "\n".join(lines)) for name, lines in ends if lines]
-
-
-def _verifier_number(case: Case) -> _Found:
-    if case.reward is not None or not case.verifier_completed:
+    found = _exception(case, _REWARD_ERRORS)
+    if not found and (code := next((code for code in codes if code in _NO_REWARD), None)):
+        found = quoted("reason_code", str(code))
+    if not found:
         return None
-    bad = {key: value for key, value in (case.breakdown or {}).items() if isinstance(value, str)}
-    return quoted("evaluation.breakdown", str(bad)) if bad else None
+    ends = [(log.name, log.text.strip().splitlines()[-3:]) for log in case.verifier_logs]
+    return [found, *(quoted(name, "\n".join(lines)) for name, lines in ends if lines)]
 
 
-def _no_single_reward(case: Case) -> _Found:
+def _breakdown(case: Case, *, is_number: bool) -> _Found:
+    """Of a trial that was verified and has no reward: values that are no numbers, or many."""
     if case.reward is not None or not case.verifier_completed or not case.breakdown:
         return None
-    return quoted("evaluation.breakdown", f"no reward among {', '.join(map(str, case.breakdown))}")
-
-
-def _no_tests(case: Case) -> _Found:
-    return None if has_run(case.verifier_logs) else find_line(case.verifier_logs, NO_TESTS)
-
-
-def _flaky(case: Case) -> _Found:
-    return _findings(case, {"verifier-flaky"})
-
-
-def _limit(case: Case) -> _Found:
-    return quoted(case.limit.where, case.limit.said) if case.limit else None
+    bad = {key: value for key, value in case.breakdown.items() if isinstance(value, str)}
+    if is_number:
+        said = f"no reward among {', '.join(map(str, case.breakdown))}"
+        return quoted("evaluation.breakdown", said)
+    return quoted("evaluation.breakdown", str(bad)) if bad else None
 
 
 def _not_verified(case: Case) -> _Found:
@@ -384,21 +352,48 @@ def _scored_low(case: Case) -> _Found:
     return found
 
 
+def _verifier_says(case: Case, words: re.Pattern[str], *, local: bool = True) -> _Found:
+    """What the verifier's output says, unless it counts tests: then it is about their subject."""
+    return (
+        None if has_run(case.verifier_logs) else find_line(case.verifier_logs, words, local=local)
+    )
+
+
 RULES: Final = (
-    Rule("integrity-finding", CauseKind.CHEATING, _cheating),
-    Rule("no-record", CauseKind.INFRASTRUCTURE, _no_record),
+    Rule(
+        "integrity-finding",
+        CauseKind.CHEATING,
+        lambda case: _findings(case, CHEATS) or _exception(case, {"ToolsChangedError"}),
+    ),
+    Rule(
+        "no-record",
+        CauseKind.INFRASTRUCTURE,
+        lambda case: quoted("trial", case.problem) if case.problem else None,
+    ),
     Rule("killed", CauseKind.INFRASTRUCTURE, _killed),
     Rule("model-endpoint", CauseKind.INFRASTRUCTURE, _endpoint),
     Rule("environment", CauseKind.INFRASTRUCTURE, _machine),
-    Rule("verifier-network", CauseKind.INFRASTRUCTURE, _verifier_network),
-    Rule("verifier-machine", CauseKind.INFRASTRUCTURE, _verifier_machine),
+    Rule(
+        "verifier-network",
+        CauseKind.INFRASTRUCTURE,
+        lambda case: _verifier_says(case, NETWORK, local=False),
+    ),
+    Rule("verifier-machine", CauseKind.INFRASTRUCTURE, lambda case: _verifier_says(case, MACHINE)),
     Rule("task-broken", CauseKind.TASK, _task),
     Rule("verifier-silent", CauseKind.VERIFIER, _verifier_silent),
-    Rule("verifier-not-a-number", CauseKind.VERIFIER, _verifier_number),
-    Rule("no-single-reward", CauseKind.TASK, _no_single_reward),
-    Rule("verifier-ran-no-tests", CauseKind.VERIFIER, _no_tests),
-    Rule("verifier-flaky", CauseKind.VERIFIER, _flaky),
-    Rule("limit", CauseKind.LIMIT, _limit),
+    Rule(
+        "verifier-not-a-number",
+        CauseKind.VERIFIER,
+        lambda case: _breakdown(case, is_number=False),
+    ),
+    Rule("no-single-reward", CauseKind.TASK, lambda case: _breakdown(case, is_number=True)),
+    Rule("verifier-ran-no-tests", CauseKind.VERIFIER, lambda case: _verifier_says(case, NO_TESTS)),
+    Rule("verifier-flaky", CauseKind.VERIFIER, lambda case: _findings(case, {"verifier-flaky"})),
+    Rule(
+        "limit",
+        CauseKind.LIMIT,
+        lambda case: quoted(case.limit.where, case.limit.said) if case.limit else None,
+    ),
     Rule("not-verified", CauseKind.INFRASTRUCTURE, _not_verified),
     Rule("agent-error", CauseKind.AGENT, _agent_error),
     Rule("scored-low", CauseKind.AGENT, _scored_low),
@@ -408,6 +403,9 @@ RULES: Final = (
 
 def _find_phase(case: Case) -> Cause | None:
     """The phase in which a traceback ends."""
+    # A time-out in the agent's phase is a limit. The traceback only names the phase, so the message
+    # has to show the time-out.
+    is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
     for log in case.tracebacks:
         for kind, frames in _FRAMES:
             for frame in frames:
@@ -416,19 +414,7 @@ def _find_phase(case: Case) -> Cause | None:
                     end = log.text.find("\n", at)
                     line = log.text[start : end if end >= 0 else len(log.text)]
                     said = [quoted(_ERRORS, text) for _, text in case.exceptions[:1]]
+                    found = CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
                     evidence = (quoted(log.name, line), *said)
-                    return Cause(kind=_in_phase(case, kind), rule="traceback", evidence=evidence)
+                    return Cause(kind=found, rule="traceback", evidence=evidence)
     return None
-
-
-def _in_phase(case: Case, kind: CauseKind) -> CauseKind:
-    """The cause for a phase: a time-out in the agent's phase is a limit."""
-    # The traceback only names the phase, so the message has to show the time-out.
-    is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
-    return CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
-
-
-def _unexplained(case: Case) -> Cause:
-    said = next((text for _, text in case.exceptions), case.reason_code)
-    evidence = quoted(_ERRORS if case.exceptions else "trial", said or "nothing says why")
-    return Cause(kind=CauseKind.INFRASTRUCTURE, rule="unexplained", evidence=(evidence,))

@@ -151,23 +151,21 @@ class _Reading:
             if isinstance(line, Oversized):
                 yield line.describe(number)
             elif line.strip():
-                yield from self._read_line(line, number, torn=not ended)
+                torn = not ended
+                decoding = Decoding(number)
+                value = decoding.decode(line, torn=torn)
+                turns: list[Turn] = []
+                if value is not msgspec.UNSET:
+                    if torn:
+                        decoding.note("no-line-end", "the last line has no line end")
+                    rows = value if isinstance(value, list) else [value]
+                    for row in rows:
+                        if isinstance(row, dict):
+                            turns += self._read_row(row, decoding)
+                    _report_others([row for row in rows if not isinstance(row, dict)], decoding)
+                yield from decoding.diagnostics
+                yield from turns
         yield from trace.find_changes()
-
-    def _read_line(self, data: bytes, number: int, *, torn: bool) -> Iterator[Turn | Diagnostic]:
-        decoding = Decoding(number)
-        value = decoding.decode(data, torn=torn)
-        turns: list[Turn] = []
-        if value is not msgspec.UNSET:
-            if torn:
-                decoding.note("no-line-end", "the last line has no line end")
-            rows = value if isinstance(value, list) else [value]
-            for row in rows:
-                if isinstance(row, dict):
-                    turns += self._read_row(row, decoding)
-            _report_others([row for row in rows if not isinstance(row, dict)], decoding)
-        yield from decoding.diagnostics
-        yield from turns
 
     def _read_row(self, row: Object, decoding: Decoding) -> list[Turn]:
         dialect = find_dialect(row)

@@ -21,7 +21,7 @@ from proctor.traces.atif.rules import render_atif
 from proctor.traces.conversation import load_conversation
 from proctor.traces.entry import HEADER_KEYS, Entry, Header, TraceKind
 from proctor.traces.loss import Loss, render_summary
-from proctor.traces.trajectory import LineRest, load_trajectory
+from proctor.traces.trajectory import load_trajectory
 from proctor.traces.turn import turns_to_entries
 from proctor.traces.writer import HEADER, Redactor, render_line
 
@@ -46,7 +46,21 @@ def load_entries(path: str, kind: TraceKind, *, salvage: bool = False) -> Loaded
             # Thorough, because a value hidden by a duplicate key is lost too.
             found = load_trajectory(path, salvage=salvage, thorough=True)
             unread = [each for each in found.diagnostics if each.code not in _LISTED]
-            losses = [*_headers(found.headers), *_kept(found.kept), *_unread(unread)]
+            written = Header()
+            losses = [
+                *[
+                    Loss(f"header.{key}", render_summary(said), "a new header is written")
+                    for header in found.headers
+                    for key in HEADER_KEYS
+                    if (said := getattr(header, key)) not in (None, getattr(written, key))
+                ],
+                *[
+                    Loss(f"line {each.line}: {key}", render_summary(value), "is not of the format")
+                    for each in found.kept
+                    for key, value in (*each.beside.items(), *each.shadowed)
+                ],
+                *_unread(unread),
+            ]
             return Loaded(_finite(found.entries, unread), losses)
         case TraceKind.CONVERSATION:
             spoken = load_conversation(path, salvage=salvage)
@@ -92,25 +106,6 @@ def _redact_loss(loss: Loss, redactor: Redactor) -> Loss:
         return "not shown" if "…" in text else redactor.redact_text(text)
 
     return Loss(hide(loss.path), hide(loss.value_summary), hide(loss.why))
-
-
-def _headers(headers: Iterable[Header]) -> list[Loss]:
-    """What headers contain beyond the default header."""
-    written = Header()
-    return [
-        Loss(f"header.{key}", render_summary(said), "a new header is written")
-        for header in headers
-        for key in HEADER_KEYS
-        if (said := getattr(header, key)) not in (None, getattr(written, key))
-    ]
-
-
-def _kept(kept: Iterable[LineRest]) -> list[Loss]:
-    return [
-        Loss(f"line {each.line}: {key}", render_summary(value), "is not of the format")
-        for each in kept
-        for key, value in (*each.beside.items(), *each.shadowed)
-    ]
 
 
 def _unread(diagnostics: Iterable[Diagnostic]) -> list[Loss]:

@@ -1,7 +1,11 @@
-"""Counts in bounded memory: by name, and of different steps."""
+"""Counts in bounded memory, by name and of different steps, and the sums of several parts."""
 
 from bisect import bisect_left
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
 
 MOST_NAMES: Final = 1000
 OTHERS: Final = "(others)"
@@ -52,6 +56,34 @@ def add_counts(*each: dict[str, int]) -> dict[str, int]:
     return tally.ranked()
 
 
+def count_names(names: Iterable[str]) -> dict[str, int]:
+    """Count names, the most frequent first."""
+    tally = Tally()
+    for name in names:
+        tally.add(name)
+    return tally.ranked()
+
+
+def merge_fields[Part: msgspec.Struct](parts: Sequence[Part], **given: Any) -> Part:
+    """Merge the summaries of a trial's parts, at least one; `given` has fields with other rules.
+
+    Counts and seconds are added up as far as they are known, counts by name too; lists are joined.
+    """
+    merged: dict[str, Any] = {}
+    for name in parts[0].__struct_fields__:
+        values = [getattr(part, name) for part in parts]
+        known = [value for value in values if value is not None]
+        if name in given:
+            merged[name] = given[name]
+        elif isinstance(values[0], dict):
+            merged[name] = add_counts(*values)
+        elif isinstance(values[0], tuple):
+            merged[name] = tuple(chain.from_iterable(values))
+        else:
+            merged[name] = round(sum(known), 3) if known else None
+    return type(parts[0])(**merged)
+
+
 MOST_GAPS: Final = 1 << 16
 """Most gaps that are remembered; beyond it, steps inside a forgotten gap are not counted."""
 
@@ -76,29 +108,21 @@ class Steps:
         self._last = step
         highest = self._highest
         if step > highest:
-            if step > highest + 1:
-                self._leave_out(highest + 1, step - 1)
+            if step > highest + 1 and len(self._starts) < MOST_GAPS:
+                self._starts.append(highest + 1)
+                self._ends.append(step - 1)
+            elif step > highest + 1:
+                self.is_exact = False
             self._highest = step
             self.count += 1
         elif step != highest:
-            self._go_back(step)
-
-    def _leave_out(self, start: int, end: int) -> None:
-        if len(self._starts) >= MOST_GAPS:
-            self.is_exact = False
-            return
-        self._starts.append(start)
-        self._ends.append(end)
-
-    def _go_back(self, step: int) -> None:
-        # Gaps are sorted and disjoint: the first that ends at or after the step may hold it.
-        at = bisect_left(self._ends, step)
-        if at == len(self._ends) or self._starts[at] > step:
-            return
-        self.count += 1
-        start, end = self._starts[at], self._ends[at]
-        left = [(start, step - 1)] if start < step else []
-        right = [(step + 1, end)] if step < end else []
-        parts = left + right
-        self._starts[at : at + 1] = [each for each, _ in parts]
-        self._ends[at : at + 1] = [each for _, each in parts]
+            # Gaps are sorted and disjoint: the first that ends at or after the step may hold it.
+            at = bisect_left(self._ends, step)
+            if at == len(self._ends) or self._starts[at] > step:
+                return
+            self.count += 1
+            start, end = self._starts[at], self._ends[at]
+            left = [(start, step - 1)] if start < step else []
+            right = [(step + 1, end)] if step < end else []
+            self._starts[at : at + 1] = [each for each, _ in left + right]
+            self._ends[at : at + 1] = [each for _, each in left + right]

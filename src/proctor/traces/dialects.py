@@ -232,19 +232,15 @@ def _add_object(blocks: Blocks, block: Any) -> bool:
         says_more = left != {"type": "thinking"}
         blocks.add_thought(block["thinking"], left, block, says_more=says_more)
     elif kind == "tool_use" or kind.endswith("_tool_use"):
-        blocks.add_call(_read_tool_use(block), {"type": kind})
+        row = Row(block)
+        if block["type"] == "tool_use":
+            del row.rest["type"]
+        blocks.add_call(read_call(row, "name", "input", "id"), {"type": kind})
     elif kind == "tool_result" or kind.endswith("_tool_result"):
         blocks.add_result(_read_tool_result(block), {"type": kind})
     else:
         return False
     return True
-
-
-def _read_tool_use(block: Object) -> ToolCall:
-    row = Row(block)
-    if block["type"] == "tool_use":
-        del row.rest["type"]
-    return read_call(row, "name", "input", "id")
 
 
 def _read_tool_result(block: Object) -> ToolResult:
@@ -381,7 +377,9 @@ def parse_canonical(value: Object, line: int) -> Turn:
     event = row.rest["event"]
     if event == "tool_call":
         del row.rest["event"]
-        return _parse_call(row, line)
+        own = Row({key: row.rest.pop(key) for key in _CALL_KEYS if key in row.rest})
+        call = read_call(own, "tool_name", "arguments", "tool_call_id")
+        return make_turn(row, take_content(row), line, [call])
     if event == "tool_result" or row.rest.get("role") == "tool":
         if event == "tool_result":
             del row.rest["event"]
@@ -389,12 +387,6 @@ def parse_canonical(value: Object, line: int) -> Turn:
     if event == "message":
         del row.rest["event"]
     return make_turn(row, take_content(row), line)
-
-
-def _parse_call(row: Row, line: int) -> Turn:
-    own = Row({key: row.rest.pop(key) for key in _CALL_KEYS if key in row.rest})
-    call = read_call(own, "tool_name", "arguments", "tool_call_id")
-    return make_turn(row, take_content(row), line, [call])
 
 
 _CALL_KEYS = ("tool_name", "arguments", "tool_call_id")

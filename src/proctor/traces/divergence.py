@@ -100,20 +100,11 @@ def _find_anchors[Item: Hashable](
     here = _find_unique(left, *mine)
     there = _find_unique(right, *theirs)
     common = [(at, there[item]) for item, at in here.items() if item in there]
-    return _longest_rising(common)
-
-
-def _find_unique[Item: Hashable](items: Sequence[Item], begin: int, end: int) -> dict[Item, int]:
-    counts = Counter(items[begin:end])
-    return {items[at]: at for at in range(begin, end) if counts[items[at]] == 1}
-
-
-def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest series of pairs in which both numbers rise; the first numbers already rise."""
+    # The longest series of pairs in which both numbers rise; the first numbers already rise.
     tops: list[int] = []
     at_top: list[int] = []
     before: list[int] = []
-    for index, (_, value) in enumerate(pairs):
+    for index, (_, value) in enumerate(common):
         pile = bisect_left(tops, value)
         before.append(at_top[pile - 1] if pile else -1)
         if pile == len(tops):
@@ -123,9 +114,14 @@ def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
             tops[pile], at_top[pile] = value, index
     rising, index = [], at_top[-1] if at_top else -1
     while index >= 0:
-        rising.append(pairs[index])
+        rising.append(common[index])
         index = before[index]
     return rising[::-1]
+
+
+def _find_unique[Item: Hashable](items: Sequence[Item], begin: int, end: int) -> dict[Item, int]:
+    counts = Counter(items[begin:end])
+    return {items[at]: at for at in range(begin, end) if counts[items[at]] == 1}
 
 
 def _join(pairs: list[tuple[int, int]]) -> Iterator[Block]:

@@ -313,7 +313,8 @@ def read_failures(trial: TracedTrial, reward: float | None) -> TrialFailures:
 
     Files that are missing or cannot be read are passed over.
     """
-    if _is_plain_success(trial, reward):
+    record = trial.record
+    if record is not None and not has_failed(reward) and not record.evaluation.validity.errors:
         return TrialFailures()
     result = _load(trial, _RESULT, _Result) or _Result()
     exceptions = list(_list_exceptions(trial, result))
@@ -323,11 +324,6 @@ def read_failures(trial: TracedTrial, reward: float | None) -> TrialFailures:
         tests=tuple(tests[:MOST_FAILURES]),
         more_tests=max(len(tests) - MOST_FAILURES, 0),
     )
-
-
-def _is_plain_success(trial: TracedTrial, reward: float | None) -> bool:
-    record = trial.record
-    return record is not None and not has_failed(reward) and not record.evaluation.validity.errors
 
 
 # Exceptions whose message names a value and not what went wrong: the line of code says more.
@@ -382,7 +378,12 @@ def _list_exceptions(trial: TracedTrial, result: _Result) -> Iterator[Failure]:
     named += [(step.step_name, step.exception_info) for step in result.step_results or ()]
     for step, error in named:
         if error is not None and error.exception_type:
-            file = _find_whole(trial, step, error)
+            # The file with the whole text of an exception.
+            place = f"steps/{step}/" if step else ""
+            names = [f"{place}{_TRACEBACK_FILE}", _TRACEBACK_FILE, _RESULT]
+            if error.exception_type == _AGENT_FAILED:
+                names.insert(0, f"{place}{_AGENT_OUTPUT}")
+            file = next((name for name in names if name in trial.files), "")
             # Not from the agent's output: in the message, the agent's secrets are redacted.
             found = describe_exception(
                 error.exception_type, error.exception_message, error.exception_traceback
@@ -391,15 +392,6 @@ def _list_exceptions(trial: TracedTrial, result: _Result) -> Iterator[Failure]:
     if trial.record is not None and not any(error for _, error in named):
         for text in trial.record.evaluation.validity.errors:
             yield describe_exception("", text)
-
-
-def _find_whole(trial: TracedTrial, step: str, error: _Exception) -> str:
-    """The file with the whole text of an exception."""
-    place = f"steps/{step}/" if step else ""
-    names = [f"{place}{_TRACEBACK_FILE}", _TRACEBACK_FILE, _RESULT]
-    if error.exception_type == _AGENT_FAILED:
-        names.insert(0, f"{place}{_AGENT_OUTPUT}")
-    return next((name for name in names if name in trial.files), "")
 
 
 def _list_tests(trial: TracedTrial, result: _Result) -> Iterator[Failure]:

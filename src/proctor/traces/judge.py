@@ -64,24 +64,32 @@ def show_turns(entries: Iterable[Entry]) -> list[ShownTurn]:
     steps: dict[int, _Gathered] = {}
     for entry in entries:
         if entry.step > 0 and entry.call_type != "warmup":
-            _gather(steps.setdefault(entry.step, _Gathered()), entry)
+            turn = steps.setdefault(entry.step, _Gathered())
+            match entry.role:
+                case "assistant":
+                    turn.is_turn = True
+                    if entry.content:
+                        turn.texts.append(entry.content[: MOST_TEXT * 4])
+                    turn.thoughts += list_thoughts(entry.metadata or {})
+                case "tool_call":
+                    turn.is_turn = True
+                    shown: Shown = {"tool": cut(entry.tool_name or "", 100)}
+                    if entry.command:
+                        shown["command"] = cut(entry.command, MOST_COMMAND)
+                    others = {
+                        key: cut(
+                            value if isinstance(value, str) else repr(value)[:MOST_COMMAND],
+                            MOST_COMMAND // 4,
+                        )
+                        for key, value in list((entry.arguments or {}).items())[:MOST_CALLS]
+                        if value != entry.command
+                    }
+                    _add(turn, turn.calls, shown | ({"arguments": others} if others else {}))
+                case "tool_result":
+                    _add(turn, turn.results, _show_result(entry))
+                case _:
+                    pass
     return [ShownTurn(step, _show(steps[step])) for step in sorted(steps) if steps[step].is_turn]
-
-
-def _gather(turn: _Gathered, entry: Entry) -> None:
-    match entry.role:
-        case "assistant":
-            turn.is_turn = True
-            if entry.content:
-                turn.texts.append(entry.content[: MOST_TEXT * 4])
-            turn.thoughts += list_thoughts(entry.metadata or {})
-        case "tool_call":
-            turn.is_turn = True
-            _add(turn, turn.calls, _show_call(entry))
-        case "tool_result":
-            _add(turn, turn.results, _show_result(entry))
-        case _:
-            pass
 
 
 def _add(turn: _Gathered, shown: list[Shown], one: Shown) -> None:
@@ -100,18 +108,6 @@ def _show(turn: _Gathered) -> Shown:
         "calls_and_results_left_out": turn.left_out,
     }
     return {key: value for key, value in shown.items() if value}
-
-
-def _show_call(entry: Entry) -> Shown:
-    shown: Shown = {"tool": cut(entry.tool_name or "", 100)}
-    if entry.command:
-        shown["command"] = cut(entry.command, MOST_COMMAND)
-    others = {
-        key: cut(value if isinstance(value, str) else repr(value)[:MOST_COMMAND], MOST_COMMAND // 4)
-        for key, value in list((entry.arguments or {}).items())[:MOST_CALLS]
-        if value != entry.command
-    }
-    return shown | ({"arguments": others} if others else {})
 
 
 def _show_result(entry: Entry) -> Shown:
@@ -214,18 +210,14 @@ def read_answer(answer: str, asked: Collection[int]) -> Judged:
             else:
                 problems[step] = found
     left = {step: problems.get(step, _MISSING) for step in asked if step not in labels}
-    return Judged(labels, left, _describe_ignored(n_strange, n_second))
-
-
-_MISSING: Final = "the answer has no label for it"
-
-
-def _describe_ignored(n_strange: int, n_second: int) -> tuple[str, ...]:
     notes = (
         (n_strange, "labels for turns that were not requested were ignored"),
         (n_second, "second labels for one turn were ignored"),
     )
-    return tuple(f"{count:,} {what}" for count, what in notes if count)
+    return Judged(labels, left, tuple(f"{count:,} {what}" for count, what in notes if count))
+
+
+_MISSING: Final = "the answer has no label for it"
 
 
 def _find_items(answer: str) -> list[Any] | str:

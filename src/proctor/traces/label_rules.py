@@ -224,13 +224,10 @@ class Classifier:
             self._calls.append(entry)
         elif role == "assistant":
             self._has_spoken = True
-            self._listen(entry)
-
-    def _listen(self, entry: Entry) -> None:
-        if entry.content:
-            self._texts.append(entry.content)
-        if entry.metadata:
-            self._texts.extend(list_thoughts(entry.metadata))
+            if entry.content:
+                self._texts.append(entry.content)
+            if entry.metadata:
+                self._texts.extend(list_thoughts(entry.metadata))
 
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
@@ -325,12 +322,21 @@ def _decide(text: str, facts: int) -> _Decision:
 def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
     """The label of a turn by its words and their length."""
     if not facts & _DOES:
-        return _decide_words(length, facts, cues)
+        # The label of a turn without actions.
+        judged = cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT]
+        if facts & _ACTED and judged >= 3:
+            return VERIFICATION, "judges its work", judged - 3
+        undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
+        if cues[ASKS] or (undecided >= 2 and undecided > cues[REASONS]):
+            return EXPLORATION, "weighs or guesses", max(undecided - 2, 0)
+        if length >= _THOUGHT or cues[REASONS] >= 2 or facts & THINKS:
+            return DELIBERATION, "reasons", max(cues[REASONS] - 2, 0)
+        return EXECUTION, "nothing else applies", -1
     return (
         _find_verification(facts, cues)
         or _find_exploration(facts, cues)
         or _find_deliberation(length, cues)
-        or _find_execution(facts)
+        or ((EXECUTION, "writes", 1) if facts & WRITES else (EXECUTION, "runs", 0))
     )
 
 
@@ -388,20 +394,3 @@ def _find_deliberation(length: int, cues: Cues) -> _Decision | None:
     if length >= _ARGUMENT and cues[REASONS] >= 2:
         return DELIBERATION, "argues, then acts", cues[REASONS] - 2
     return None
-
-
-def _find_execution(facts: int) -> _Decision:
-    return (EXECUTION, "writes", 1) if facts & WRITES else (EXECUTION, "runs", 0)
-
-
-def _decide_words(length: int, facts: int, cues: Cues) -> _Decision:
-    """The label of a turn without actions."""
-    judged = cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT]
-    if facts & _ACTED and judged >= 3:
-        return VERIFICATION, "judges its work", judged - 3
-    undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
-    if cues[ASKS] or (undecided >= 2 and undecided > cues[REASONS]):
-        return EXPLORATION, "weighs or guesses", max(undecided - 2, 0)
-    if length >= _THOUGHT or cues[REASONS] >= 2 or facts & THINKS:
-        return DELIBERATION, "reasons", max(cues[REASONS] - 2, 0)
-    return EXECUTION, "nothing else applies", -1

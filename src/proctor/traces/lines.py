@@ -208,9 +208,24 @@ class Decoding:
         except RecursionError:
             self.report("too-deep", "brackets nested deeper than can be read")
         except ValueError as error:
-            self._report_broken(data, error, torn=torn)
+            # Checked first: the end of a file that is still being written is not garbage.
+            if torn:
+                message = f"the file ends inside a line, after {len(data):,} bytes of it"
+                self.report("torn-line", message)
+            elif not data.strip(b"\0"):
+                self.report("garbage", f"{len(data):,} zero bytes; expected a JSON object")
+            elif isinstance(error, json.JSONDecodeError):
+                why = f"not JSON at character {error.pos + 1}: {error.msg}"
+                self.report("garbage", f"{why}; expected a JSON object")
+            else:
+                self.report("garbage", f"not readable: {error}; expected a JSON object")
         else:
-            self._report_strange()
+            if self._strange:
+                names = some_of(self._strange)
+                self.report("not-a-json-number", f"{names}, which JSON numbers cannot express")
+            if self.shadowed:
+                names = some_of(map(shown, dict(self.shadowed)))
+                self.report("duplicate-key", f"key {names} more than once; the last one counts")
             return value
         return UNSET
 
@@ -249,27 +264,6 @@ class Decoding:
             parse_float=self._float,
             strict=strict,
         )
-
-    def _report_broken(self, data: bytes, error: ValueError, *, torn: bool) -> None:
-        # Checked first: the end of a file that is still being written is not garbage.
-        if torn:
-            message = f"the file ends inside a line, after {len(data):,} bytes of it"
-            self.report("torn-line", message)
-        elif not data.strip(b"\0"):
-            self.report("garbage", f"{len(data):,} zero bytes; expected a JSON object")
-        elif isinstance(error, json.JSONDecodeError):
-            why = f"not JSON at character {error.pos + 1}: {error.msg}"
-            self.report("garbage", f"{why}; expected a JSON object")
-        else:
-            self.report("garbage", f"not readable: {error}; expected a JSON object")
-
-    def _report_strange(self) -> None:
-        if self._strange:
-            names = some_of(self._strange)
-            self.report("not-a-json-number", f"{names}, which JSON numbers cannot express")
-        if self.shadowed:
-            names = some_of(map(shown, dict(self.shadowed)))
-            self.report("duplicate-key", f"key {names} more than once; the last one counts")
 
     def _pair(self, pairs: list[tuple[str, Any]]) -> Object:
         made = dict(pairs)

@@ -172,7 +172,8 @@ class _Folder:
 
     def _search(self, name: str) -> str | _Refusal:
         """The real path for a name."""
-        for candidate in _candidates(name):
+        rest = [name.removeprefix(p) for p in _CONTAINER_ROOTS if name.startswith(p)]
+        for candidate in [path.lstrip("/") for path in (name, *rest)]:
             if (found := self._look(f"{self._root}/{candidate}")) is not None:
                 return found
         return _MISSING
@@ -212,12 +213,6 @@ class _Folder:
             return _CHANGED
         relative = os.fsencode(os.path.relpath(real, self._root)).decode(errors="backslashreplace")
         return _Bytes(relative, self._digests[key], before.st_size, self._said)
-
-
-def _candidates(name: str) -> list[str]:
-    """The paths under the root that a name may mean, best first."""
-    rest = [name.removeprefix(p) for p in _CONTAINER_ROOTS if name.startswith(p)]
-    return [path.lstrip("/") for path in (name, *rest)]
 
 
 def _inline(data: bytes) -> _Bytes:

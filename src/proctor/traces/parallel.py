@@ -57,14 +57,10 @@ def end_with_parent(parent: int) -> None:
 
 
 def _worth(paths: Sequence[str]) -> int:
-    return count_processors() if _total(paths) >= _WORTH_IT else 1
-
-
-def _total(paths: Sequence[str]) -> int:
     total = 0
     for path in paths:
         try:
             total += Path(path).stat().st_size
         except (OSError, ValueError):
             continue  # the reader of the file reports it
-    return total
+    return count_processors() if total >= _WORTH_IT else 1

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from proctor.traces.dialects import Blocks, Row, add_text_block, read_call, take_output
 from proctor.traces.entry import Object
-from proctor.traces.turn import ToolCall, ToolResult, Turn
+from proctor.traces.turn import ToolResult, Turn
 
 KINDS: Final = {"request": "user", "response": "assistant"}
 """The kinds of messages, with their default role."""
@@ -100,7 +100,12 @@ class _Voice:
         if not isinstance(kind, str):
             self._blocks.add_other(part)
         elif kind in _CALLS:
-            self._blocks.add_call(_read_tool_call(part), {"part_kind": kind})
+            row = _read_row(part)
+            if part["part_kind"] == "tool-call":
+                del row.rest["part_kind"]
+            self._blocks.add_call(
+                read_call(row, "tool_name", "args", "tool_call_id"), {"part_kind": kind}
+            )
         elif _is_result(kind, part):
             self._blocks.add_result(self._read_tool_return(part), {"part_kind": kind})
         else:
@@ -168,10 +173,3 @@ def _add_text_content(blocks: Blocks, item: Any) -> bool:
         return False
     blocks.add_text(text, row.rest, item, says_more=row.rest.keys() != {"kind"})
     return True
-
-
-def _read_tool_call(part: Object) -> ToolCall:
-    row = _read_row(part)
-    if part["part_kind"] == "tool-call":
-        del row.rest["part_kind"]
-    return read_call(row, "tool_name", "args", "tool_call_id")

@@ -17,24 +17,29 @@ from proctor.traces.calls import (
     Call,
     Loops,
     LoopSummary,
+    Writes,
+    WriteSummary,
     find_command,
+    list_writes,
     merge_loops,
+    merge_writes,
     take_answered,
 )
-from proctor.traces.counts import Steps, Tally, add_counts, rank
+from proctor.traces.counts import Steps, Tally, add_counts, merge_fields, rank
 from proctor.traces.entry import OUTPUT, Entry, Object, TraceKind
 from proctor.traces.label_rules import Classifier
-from proctor.traces.times import Times, TimeSummary, merge_times
-from proctor.traces.tokens import (
+from proctor.traces.tool_errors import ErrorSummary, ToolErrors, merge_errors
+from proctor.traces.trace import TraceReading
+from proctor.traces.usage import (
     AdvisorSummary,
+    Times,
+    TimeSummary,
     TokenSummary,
     Usages,
     merge_advisors,
+    merge_times,
     merge_tokens,
 )
-from proctor.traces.tool_errors import ErrorSummary, ToolErrors, merge_errors
-from proctor.traces.trace import TraceReading
-from proctor.traces.writes import Writes, WriteSummary, list_writes, merge_writes
 
 # Most embedded trajectories that are counted.
 _MOST_EMBEDDED: Final = 10_000
@@ -65,37 +70,29 @@ class SubagentSummary(msgspec.Struct, kw_only=True):
         # A list instead of recursion: trajectories can be nested deeper than Python calls.
         left = _list(document.get("subagent_trajectories")) if isinstance(document, dict) else []
         while left and self.embedded < _MOST_EMBEDDED:
-            if isinstance(found := left.pop(), dict):
-                self.embedded += 1
-                for step in _list(found.get("steps")):
-                    if isinstance(step, dict):
-                        self._add_step(step)
-                left += _list(found.get("subagent_trajectories"))
+            if not isinstance(found := left.pop(), dict):
+                continue
+            self.embedded += 1
+            for step in _dicts(found.get("steps")):
+                self.embedded_steps += 1
+                self.embedded_tool_calls += len(_list(step.get("tool_calls")))
+                observation = step.get("observation")
+                for result in _dicts(isinstance(observation, dict) and observation.get("results")):
+                    self._add_references(result)
+            left += _list(found.get("subagent_trajectories"))
         self._add_references(atif)
 
-    def _add_step(self, step: Object) -> None:
-        self.embedded_steps += 1
-        self.embedded_tool_calls += len(_list(step.get("tool_calls")))
-        observation = step.get("observation")
-        for result in _list(observation.get("results")) if isinstance(observation, dict) else []:
-            if isinstance(result, dict):
-                self._add_references(result)
-
     def _add_references(self, holder: Object) -> None:
-        for each in _list(holder.get("subagent_trajectory_ref")):
-            if isinstance(each, dict) and each.get("trajectory_path") is not None:
-                self.elsewhere += 1
+        for each in _dicts(holder.get("subagent_trajectory_ref")):
+            self.elsewhere += each.get("trajectory_path") is not None
 
 
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else []
 
 
-def merge_subagents(parts: Sequence[SubagentSummary]) -> SubagentSummary:
-    """Merge the subagents of a trial's parts."""
-    # All fields are counts, so a new one is summed too.
-    names = SubagentSummary.__struct_fields__
-    return SubagentSummary(**{name: sum(getattr(each, name) for each in parts) for name in names})
+def _dicts(value: Any) -> list[Object]:
+    return [each for each in _list(value) if isinstance(each, dict)]
 
 
 WARMUP: Final = "warmup"
@@ -143,11 +140,11 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: int = 0
     by_tool: dict[str, int] = {}
     errors: ErrorSummary = ErrorSummary()
-    loops: LoopSummary = LoopSummary()
-    times: TimeSummary = TimeSummary()
+    loops: LoopSummary = msgspec.field(default_factory=LoopSummary)
+    times: TimeSummary = msgspec.field(default_factory=TimeSummary)
     tokens: TokenSummary = TokenSummary()
     advisor: AdvisorSummary = AdvisorSummary()
-    written: WriteSummary = WriteSummary()
+    written: WriteSummary = msgspec.field(default_factory=WriteSummary)
     subagents: SubagentSummary = msgspec.field(default_factory=SubagentSummary)
     behaviour: Behaviour | None = None
     """Null if turns were not labelled."""
@@ -196,23 +193,17 @@ class _Summing:
 
     def add(self, entry: Entry) -> None:
         """Count an entry, and label the turn that it ends."""
+        # Every entry is visited once: numbers and labels come from the same pass.
         if self._classifier is not None:
             self._classifier.add(entry)
-        if entry.call_type is None or self._admit(entry):
-            self._times.add(entry)
-            self._count(entry)
-
-    def _admit(self, entry: Entry) -> bool:
-        """Whether an entry with a call_type is counted: warmup is not."""
+        role = entry.role
+        if entry.call_type == WARMUP:
+            self._warmup += 1
+            return
         if entry.call_type == SUBAGENT:
             self._subagents.messages += 1
-            self._subagents.tool_calls += entry.role == "tool_call"
-        self._warmup += entry.call_type == WARMUP
-        return entry.call_type != WARMUP
-
-    def _count(self, entry: Entry) -> None:
-        # Every entry is visited once: numbers and labels come from the same pass.
-        role = entry.role
+            self._subagents.tool_calls += role == "tool_call"
+        self._times.add(entry)
         if role == OUTPUT:
             return  # printed by a command: neither a message nor a step
         self._roles.add(role)
@@ -222,25 +213,22 @@ class _Summing:
         elif role in ("tool_call", "assistant"):
             self._steps.add(entry.step)
             if role == "tool_call":
-                self._add_call(entry)
+                tool = entry.tool_name or ""
+                command = entry.command or find_command(entry.arguments)
+                call = Call(entry.step, tool, command, hash((tool, command)))
+                self._tools.add(tool)
+                self._loops.add(call)
+                waiting = self._open
+                if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
+                    # Calls left over from an earlier step never got a result.
+                    waiting.clear()
+                waiting.append(call)
+                if paths := list_writes(entry, tool, command):
+                    self._writes.add(call, paths, entry.timestamp)
         if entry.metadata is not None:
             self._usages.add(entry, entry.metadata)
             if isinstance(carried := entry.metadata.get(ATIF_KEY), dict):
                 self._subagents.add_document(carried)
-
-    def _add_call(self, entry: Entry) -> None:
-        tool = entry.tool_name or ""
-        command = entry.command or find_command(entry.arguments)
-        call = Call(entry.step, tool, command, hash((tool, command)))
-        self._tools.add(tool)
-        self._loops.add(call)
-        waiting = self._open
-        if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
-            # Calls left over from an earlier step never got a result.
-            waiting.clear()
-        waiting.append(call)
-        if paths := list_writes(entry, tool, command):
-            self._writes.add(call, paths, entry.timestamp)
 
     def finish(self) -> TraceSummary:
         """The numbers of the whole trace."""
@@ -273,30 +261,25 @@ def describe_labels(counts: dict[str, int]) -> Behaviour:
 
 def merge_parts(parts: Sequence[TraceSummary]) -> TraceSummary:
     """Merge the traces of one trial; a single one is unchanged."""
-    if len(parts) == 1:
-        return parts[0]
+    if len(parts) < 2:
+        return parts[0] if parts else TraceSummary()
     named = {part.part: part for part in parts}
     sources = list(dict.fromkeys(part.source for part in parts))
-    return TraceSummary(
-        source=(sources or [NO_SOURCE])[0] if len(sources) < 2 else "several",
-        passed_over=tuple(text for part in parts for text in part.passed_over),
+    return merge_fields(
+        parts,
+        part="",
+        source=sources[0] if len(sources) < 2 else "several",
+        file=None,
         degraded=any(part.degraded for part in parts),
-        diagnostics=sum(part.diagnostics for part in parts),
         noticed=tuple(text for part in parts for text in part.noticed)[:5],
-        messages=sum(part.messages for part in parts),
-        by_role=add_counts(*(part.by_role for part in parts)),
-        warmup=sum(part.warmup for part in parts),
-        turns=sum(part.turns for part in parts),
         turns_are_exact=all(part.turns_are_exact for part in parts),
-        tool_calls=sum(part.tool_calls for part in parts),
-        by_tool=add_counts(*(part.by_tool for part in parts)),
         errors=merge_errors({name: part.errors for name, part in named.items()}),
         loops=merge_loops({name: part.loops for name, part in named.items()}),
         times=merge_times([part.times for part in parts]),
         tokens=merge_tokens([part.tokens for part in parts]),
         advisor=merge_advisors([part.advisor for part in parts]),
         written=merge_writes([part.written for part in parts]),
-        subagents=merge_subagents([part.subagents for part in parts]),
+        subagents=merge_fields([part.subagents for part in parts]),
         behaviour=merge_behaviour([part.behaviour for part in parts]),
     )
 

@@ -8,14 +8,13 @@ output.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.calls import Call, shorten
-from proctor.traces.counts import Tally, add_counts
+from proctor.traces.counts import Tally, merge_fields
 from proctor.traces.entry import Entry, Object
 
 # Characters at either end of an output that are searched.
@@ -61,16 +60,6 @@ def find_printed_code(text: str) -> int | None:
     return int(next(group for group in found.groups() if group is not None))
 
 
-def is_stopped(text: str) -> bool:
-    """Whether the output says that a time-out or a signal ended the tool."""
-    return _STOPPED.search(text) is not None
-
-
-def is_failure(text: str) -> bool:
-    """Whether the output has a line that only errors print."""
-    return _FAILED.search(text) is not None
-
-
 EXIT: Final = "exit_nonzero"
 FLAG: Final = "is_error"
 STOPPED: Final = "timeout_or_signal"
@@ -80,7 +69,7 @@ TEXT: Final = "text"
 _FLAGGED: Final = frozenset({"is_error", "isError", "conversation", ATIF_KEY})
 
 
-class ToolError(msgspec.Struct, frozen=True, kw_only=True):
+class ToolError(msgspec.Struct, kw_only=True):
     """One result that is an error."""
 
     step: int
@@ -129,33 +118,20 @@ def find_error(entry: Entry) -> tuple[str, int | None] | None:
     if code:
         return EXIT, code
     metadata = entry.metadata
-    if metadata is not None and _is_marked(metadata):
-        return FLAG, code
+    if metadata is not None and not _FLAGGED.isdisjoint(metadata):
+        for held in (metadata, *_beside(metadata)):
+            if held.get("is_error") is True or held.get("isError") is True:
+                return FLAG, code
     # A recorded 0 is conclusive: words in the output may come from a printed file.
     if code is not None:
         return None
-    return _find_told(entry)
-
-
-def _find_told(entry: Entry) -> tuple[str, int | None] | None:
     text = output_of(entry)
     code = find_printed_code(text) if text else None
     if code is not None:
         return (EXIT, code) if code else None
-    metadata = entry.metadata
-    if (metadata is not None and _is_cut_short(metadata)) or is_stopped(text):
+    if (metadata is not None and _is_cut_short(metadata)) or _STOPPED.search(text):
         return STOPPED, None
-    return (TEXT, None) if is_failure(text) else None
-
-
-def _is_marked(metadata: Object) -> bool:
-    """Whether a dialect's flag for errors is set."""
-    if _FLAGGED.isdisjoint(metadata):
-        return False
-    return any(
-        held.get("is_error") is True or held.get("isError") is True
-        for held in (metadata, *_beside(metadata))
-    )
+    return (TEXT, None) if _FAILED.search(text) else None
 
 
 def _is_cut_short(metadata: Object) -> bool:
@@ -179,16 +155,20 @@ class ToolErrors:
     def __init__(self) -> None:
         self._results = self._total = 0
         self._tools, self._reasons, self._codes = Tally(), Tally(), Tally()
-        self._watched: list[_Watched] = []
-        """The first error, and the last one if it is another."""
+        self._watched: list[tuple[Call, ToolError]] = []
+        """The first error, and the last one if it is another, each with its call."""
 
     def add(self, entry: Entry, call: Call) -> bool:
         """Count a result; return whether it is an error."""
         self._results += 1
         found = find_error(entry)
         if found is None:
-            for error in self._watched:
-                error.add_success(call)
+            for failed, error in self._watched:
+                if call.tool == failed.tool:
+                    if error.tool_worked_at is None:
+                        error.tool_worked_at = call.step
+                    if error.command_worked_at is None and call.key == failed.key and call.command:
+                        error.command_worked_at = call.step
             return False
         reason, code = found
         self._total += 1
@@ -197,12 +177,21 @@ class ToolErrors:
         if code is not None:
             self._codes.add(str(code))
         # The first error stays, the last is replaced; those between are only counted.
-        self._watched[1:] = [_Watched(call, entry, reason, code)]
+        out = entry.stdout or entry.output_summary or ""
+        error = ToolError(
+            step=entry.step,
+            tool=call.tool,
+            command=shorten(call.command),
+            reason=reason,
+            exit_code=code,
+            text=shorten((entry.stderr or "").strip() or out.strip()),
+        )
+        self._watched[1:] = [(call, error)]
         return True
 
     def finish(self) -> ErrorSummary:
         """The errors of the whole trace."""
-        errors = [error.describe() for error in self._watched]
+        errors = [error for _, error in self._watched]
         return ErrorSummary(
             results=self._results,
             total=self._total,
@@ -215,53 +204,14 @@ class ToolErrors:
         )
 
 
-@dataclass(slots=True)
-class _Watched:
-    """An error, and when its tool and its command worked again."""
-
-    call: Call
-    entry: Entry
-    reason: str
-    exit_code: int | None
-    tool_worked_at: int | None = None
-    command_worked_at: int | None = None
-
-    def add_success(self, call: Call) -> None:
-        if call.tool != self.call.tool:
-            return
-        if self.tool_worked_at is None:
-            self.tool_worked_at = call.step
-        if self.command_worked_at is None and call.key == self.call.key and call.command:
-            self.command_worked_at = call.step
-
-    def describe(self) -> ToolError:
-        entry = self.entry
-        text = (entry.stderr or "").strip() or (entry.stdout or entry.output_summary or "").strip()
-        return ToolError(
-            step=entry.step,
-            tool=self.call.tool,
-            command=shorten(self.call.command),
-            reason=self.reason,
-            exit_code=self.exit_code,
-            text=shorten(text),
-            tool_worked_at=self.tool_worked_at,
-            command_worked_at=self.command_worked_at,
-        )
-
-
 def merge_errors(parts: dict[str, ErrorSummary]) -> ErrorSummary:
     """Merge the errors of a trial's parts; each error names its part."""
     firsts = [(part, each.first) for part, each in parts.items() if each.first]
     lasts = [(part, each.last) for part, each in parts.items() if each.last]
     each = parts.values()
-    results, total = sum(one.results for one in each), sum(one.total for one in each)
-    return ErrorSummary(
-        results=results,
-        total=total,
-        rate=_rate(total, results),
-        by_reason=add_counts(*(one.by_reason for one in each)),
-        by_tool=add_counts(*(one.by_tool for one in each)),
-        by_exit_code=add_counts(*(one.by_exit_code for one in each)),
+    return merge_fields(
+        list(each),
+        rate=_rate(sum(one.total for one in each), sum(one.results for one in each)),
         first=_in_part(*firsts[0]) if firsts else None,
         last=_in_part(*lasts[-1]) if lasts else None,
     )

@@ -16,7 +16,6 @@ from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.atif.convert import to_entries
-from proctor.traces.atif.model import Atif
 from proctor.traces.atif.read import load_atif
 from proctor.traces.conversation import load_conversation, read_turns
 from proctor.traces.entry import MODEL_TRACE, OUTPUT_FILE, Entry, TraceKind
@@ -70,22 +69,27 @@ def load_trace_file(path: str, kind: TraceKind) -> Trace:
     match kind:
         case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             found = load_trajectory(path, salvage=True)
+            carried = [entry.metadata.get(ATIF_KEY) for entry in found.entries if entry.metadata]
+            names = [each.get("model_name") for each in carried if isinstance(each, dict)]
             return Trace(
                 kind=kind,
                 path=path,
                 entries=found.entries,
                 lines=list(found.lines),
-                models=_find_carried_models(found.entries),
+                models=tuple(
+                    dict.fromkeys(name for name in names if isinstance(name, str) and name)
+                ),
                 diagnostics=found.diagnostics,
             )
         case TraceKind.ATIF:
             document = load_atif(Path(path), salvage=True)
             entries, _ = to_entries(document.atif)
+            answered = [step.model_name for step in document.atif.steps or () if step.model_name]
             return Trace(
                 kind=kind,
                 path=path,
                 entries=entries,
-                models=_find_models(document.atif),
+                models=tuple(dict.fromkeys(answered)),
                 diagnostics=list(document.diagnostics),
             )
         case TraceKind.CONVERSATION:
@@ -123,18 +127,6 @@ def _find_output(path: str) -> Trace:
     return Trace(
         kind=TraceKind.OUTPUT, path=path, entries=first.entries[:1], lines=list(first.lines[:1])
     )
-
-
-def _find_models(atif: Atif) -> tuple[str, ...]:
-    answered = [step.model_name for step in atif.steps or () if step.model_name]
-    return tuple(dict.fromkeys(answered))
-
-
-def _find_carried_models(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """The models of a trajectory, which carries them in the metadata of entries."""
-    carried = [entry.metadata.get(ATIF_KEY) for entry in entries if entry.metadata]
-    names = [each.get("model_name") for each in carried if isinstance(each, dict)]
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 
 class TraceReading:

@@ -81,33 +81,29 @@ def turns_to_entries(turns: Iterable[Turn]) -> Iterator[Entry]:
         # The assistant's answer is the only unit that every dialect has.
         if turn.role == "assistant":
             step += 1
-        yield from _entries_of(turn, step)
-
-
-def _entries_of(turn: Turn, step: int) -> Iterator[Entry]:
-    beside: Object = dict(turn.rest)
-    if turn.role in _ROLES:
-        beside["role"] = turn.role
-    if turn.thinking is not None:
-        beside["thinking"] = turn.thinking
-    if turn.usage is not None:
-        beside["usage"] = turn.usage
-    said = bool(turn.text or not (turn.calls or turn.results))
-    # A turn of results only is not an entry itself: the first result carries the rest.
-    if said or (beside and not turn.results):
-        yield Entry(
-            role=_ROLES.get(turn.role, turn.role),
-            step=step,
-            content=turn.text,
-            metadata=_beside(beside),
-            timestamp=turn.timestamp,
-        )
-        beside = {}
-    for call in turn.calls:
-        yield _call(call, step, turn.timestamp)
-    for result in turn.results:
-        yield _result(result, step, turn.timestamp, beside)
-        beside = {}
+        beside: Object = dict(turn.rest)
+        if turn.role in _ROLES:
+            beside["role"] = turn.role
+        if turn.thinking is not None:
+            beside["thinking"] = turn.thinking
+        if turn.usage is not None:
+            beside["usage"] = turn.usage
+        said = bool(turn.text or not (turn.calls or turn.results))
+        # A turn of results only is not an entry itself: the first result carries the rest.
+        if said or (beside and not turn.results):
+            yield Entry(
+                role=_ROLES.get(turn.role, turn.role),
+                step=step,
+                content=turn.text,
+                metadata=_beside(beside),
+                timestamp=turn.timestamp,
+            )
+            beside = {}
+        for call in turn.calls:
+            yield _call(call, step, turn.timestamp)
+        for result in turn.results:
+            yield _result(result, step, turn.timestamp, beside)
+            beside = {}
 
 
 def _call(call: ToolCall, step: int, timestamp: str | None) -> Entry:

@@ -9,8 +9,7 @@ import pytest
 from proctor.agents.chat.accounting import find_names
 from proctor.harbor.documents import AgentReport
 from proctor.harbor.trial_cost import Reported, make_trial_cost
-from proctor.record.chat_usage import parse_spent
-from proctor.record.cost import CostBasis
+from proctor.record.cost import CostBasis, parse_spent
 from tests.agents.chat.server import USAGE, refuses, runs, says, serving
 from tests.agents.chat.talks import Talk, talk
 

@@ -13,10 +13,10 @@ import msgspec
 
 from proctor.agents.chat.answers import Answer
 from proctor.errors import RecordError
-from proctor.record.chat_usage import Spent
 from proctor.record.cost import (
     CostBasis,
     Spending,
+    Spent,
     Usage,
     describe_basis,
     find_cost,

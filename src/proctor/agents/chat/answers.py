@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor.errors import ModelAnswerError
-from proctor.record.chat_usage import Spent, parse_spent
+from proctor.record.cost import Spent, parse_spent
 
 type Object = dict[str, Any]
 """A JSON object of a request or an answer."""

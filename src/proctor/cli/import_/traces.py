@@ -13,7 +13,7 @@ from proctor.cli.redaction import read_secrets, secret_option
 from proctor.errors import InputError
 from proctor.exchange.traces import TraceOptions, find_traces
 from proctor.sentence import count_of
-from proctor.traces.times import read_timestamp
+from proctor.traces.usage import read_timestamp
 
 _NOUN = "trace"
 

@@ -12,8 +12,8 @@ from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import check_apart, sample_option
 from proctor.cli.output import json_option
-from proctor.cli.plain_table import print_rows
 from proctor.cli.stdout import send, send_bytes
+from proctor.cli.tables import print_rows
 from proctor.ledger import counting
 from proctor.ledger.query import list_trials
 from proctor.ledger.row import PUBLIC, TrialRow

@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from proctor.cli.output import print_json, print_line
-from proctor.cli.plain_table import print_rows
-from proctor.cli.width import terminal_width
+from proctor.cli.output import print_json, print_line, terminal_width
+from proctor.cli.tables import print_rows
 from proctor.environments.kinds import find_environment_name
 from proctor.job.preview import Preview
 from proctor.job.resume import Decision, SlotAction

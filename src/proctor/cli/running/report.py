@@ -9,13 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.cli.denominators import (
-    count_group,
-    render_group,
-    render_metric,
-    render_parts,
-    render_passes,
-)
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.reasons import (
     ErrorExample,
@@ -27,6 +20,13 @@ from proctor.cli.running.reasons import (
 )
 from proctor.cli.running.replays import Replays, count_replays, render_replays
 from proctor.cli.stdout import print_stderr
+from proctor.cli.tables import (
+    count_group,
+    render_group,
+    render_metric,
+    render_parts,
+    render_passes,
+)
 from proctor.errors import JobError
 from proctor.files import read_small
 from proctor.harbor.documents import load_details

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from proctor.cli.output import print_json
-from proctor.cli.pager import page
+from proctor.cli.output import page, print_json
 from proctor.cli.showing.options import ShowOptions
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
@@ -127,19 +126,17 @@ def _render_part(name: str, record: ChangeRecord, *, is_full: bool) -> Iterator[
     for title, changes in groups:
         if changes:
             yield from ["", f"{title}, {count_of(len(changes), 'path')}"]
-            yield from _render_rows(changes, is_full=is_full)
+            rows = [_cells(each, is_full=is_full) for each in changes]
+            widths = [
+                max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)
+            ]
+            for how, kind, mode, size, digest, path in rows:
+                yield (
+                    f"  {how:<{widths[0]}}  {kind:<{widths[1]}}  {mode:<{widths[2]}}  "
+                    f"{size:>{widths[3]}}  {digest:<{widths[4]}}  {path}"
+                )
     if before and not is_full:
         yield from ["", f"set-up, {count_of(len(before), 'path')}; --full lists them"]
-
-
-def _render_rows(changes: list[Change], *, is_full: bool) -> Iterator[str]:
-    rows = [_cells(each, is_full=is_full) for each in changes]
-    widths = [max(map(len, column)) for column in zip(*(row[:-1] for row in rows), strict=True)]
-    for how, kind, mode, size, digest, path in rows:
-        yield (
-            f"  {how:<{widths[0]}}  {kind:<{widths[1]}}  {mode:<{widths[2]}}  "
-            f"{size:>{widths[3]}}  {digest:<{widths[4]}}  {path}"
-        )
 
 
 def _cells(change: Change, *, is_full: bool) -> tuple[str, str, str, str, str, str]:

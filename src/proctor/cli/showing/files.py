@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.file_kind import FileKind
-from proctor.cli.output import print_json
-from proctor.cli.pager import page
+from proctor.cli.output import page, print_json
 from proctor.cli.showing.changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.showing.options import ShowOptions
 from proctor.cli.showing.trace import (

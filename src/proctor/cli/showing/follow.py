@@ -52,7 +52,16 @@ def follow(thing: str, *, is_full: bool) -> None:
             while not audience.has_gone():
                 # In this order, so that what was written before the trial ended is read.
                 has_ended = is_directory and _has_ended(Path(thing))
-                if not _print_new(tail, printer) and has_ended:
+                count = printer.print(tail.read())
+                change = tail.find_change()
+                is_trimmed = change is Change.REPLACED and Path(tail.path).name == OUTPUT_FILE
+                if change is not None and not is_trimmed:
+                    print_stderr(f"{printable(tail.path)}: {change.value}")
+                if change in (Change.CUT, Change.REPLACED):
+                    count += printer.print(tail.read())
+                    tail.start_again()
+                    printer.start_again()
+                if not count and change is None and has_ended:
                     break
                 time.sleep(_POLL_SECONDS)
         if rest := tail.read_rest():
@@ -91,20 +100,6 @@ def _check_kind(path: str) -> None:
     is_spoken = kind is FileKind.CONVERSATION and "conversation" in Path(path).name
     if kind is FileKind.ATIF or is_spoken:
         raise InputError(f"{path}: a {kind}, which is not written line by line; omit --follow")
-
-
-def _print_new(tail: "Tail", printer: "_Printer") -> bool:
-    """Print the new lines; returns whether there were any."""
-    count = printer.print(tail.read())
-    change = tail.find_change()
-    is_trimmed = change is Change.REPLACED and Path(tail.path).name == OUTPUT_FILE
-    if change is not None and not is_trimmed:
-        print_stderr(f"{printable(tail.path)}: {change.value}")
-    if change in (Change.CUT, Change.REPLACED):
-        count += printer.print(tail.read())
-        tail.start_again()
-        printer.start_again()
-    return bool(count or change)
 
 
 class _Printer:
@@ -183,7 +178,10 @@ class Tail:
         self.path = path
         self._is_gone = False
         self._fd = _open(path)
-        self._start()
+        self._number = 1
+        self._position = 0
+        self._parts: list[bytes] = []
+        self._held = 0
 
     def close(self) -> None:
         """Close the file."""
@@ -195,7 +193,11 @@ class Tail:
             *ends, rest = data.split(b"\n")
             for piece in ends:
                 self._hold(piece)
-                yield self._finish()
+                text = b"".join(self._parts) if self._held <= LINE_LIMIT else None
+                line = Line(self._number, text, self._held)
+                self._number += 1
+                self._parts, self._held = [], 0
+                yield line
             self._hold(rest)
 
     def read_rest(self) -> Line | None:
@@ -226,13 +228,7 @@ class Tail:
         fd = _open(self.path)
         os.close(self._fd)
         self._fd = fd
-        self._start()
-
-    def _start(self) -> None:
-        self._number = 1
-        self._position = 0
-        self._parts: list[bytes] = []
-        self._held = 0
+        self._number, self._position, self._parts, self._held = 1, 0, [], 0
 
     def _take(self) -> bytes:
         try:
@@ -249,13 +245,6 @@ class Tail:
             self._parts.clear()
         elif piece:
             self._parts.append(piece)
-
-    def _finish(self) -> Line:
-        text = b"".join(self._parts) if self._held <= LINE_LIMIT else None
-        line = Line(self._number, text, self._held)
-        self._number += 1
-        self._parts, self._held = [], 0
-        return line
 
 
 def _open(path: str) -> int:

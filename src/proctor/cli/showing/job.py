@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from proctor.audit.file_kind import FileKind
-from proctor.cli.output import print_json
-from proctor.cli.pager import page
-from proctor.cli.plain_table import draw_rows
+from proctor.cli.output import page, print_json
 from proctor.cli.showing.options import ShowOptions
+from proctor.cli.tables import draw_rows
 from proctor.harbor.stats import count_errored
 from proctor.ledger.counting import SHOWN, count_left_out, counted_trials
 from proctor.ledger.row import TrialRow

@@ -93,14 +93,11 @@ class Selection:
 
     def wants(self, entries: Sequence[Entry]) -> bool:
         """Whether the entries of one step are selected."""
-        return self._wants_step(entries[0].step) and (
+        return (self.steps is None or self.steps[0] <= entries[0].step <= self.steps[1]) and (
             (not self.errors or any(map(is_failed, entries)))
             and (self.tool is None or any(each.tool_name == self.tool for each in entries))
             and (self.grep is None or self._is_found(self.grep, entries))
         )
-
-    def _wants_step(self, step: int) -> bool:
-        return self.steps is None or self.steps[0] <= step <= self.steps[1]
 
     def _is_found(self, grep: re.Pattern[str], entries: Sequence[Entry]) -> bool:
         with _patience(f"--grep {grep.pattern!r}: step {entries[0].step}"):

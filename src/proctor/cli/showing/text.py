@@ -222,10 +222,6 @@ def _plain(line: str) -> str:
     return printable(line.expandtabs(4))
 
 
-def _columns(char: str) -> int:
-    return 2 if east_asian_width(char) in _WIDE else 1
-
-
 def break_line(line: str, room: int | None) -> Iterator[str]:
     """A line in pieces of `room` columns."""
     if room is None or (len(line) <= room and line.isascii()):
@@ -240,7 +236,7 @@ def _broken_by_columns(line: str, room: int) -> Iterator[str]:
     """`break_line` for lines with double-width characters."""
     start = columns = 0
     for at, char in enumerate(line):
-        wide = _columns(char)
+        wide = 2 if east_asian_width(char) in _WIDE else 1
         if columns + wide > room:
             yield line[start:at]
             start, columns = at, 0

@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from proctor.cli.options import check_apart, check_unused
-from proctor.cli.output import print_json
-from proctor.cli.pager import page
+from proctor.cli.output import page, print_json
 from proctor.cli.showing.options import Selection, ShowOptions
 from proctor.cli.showing.text import LONGEST, render_entry, render_header, render_turn
 from proctor.cli.stdout import print_stderr
@@ -28,8 +27,7 @@ from proctor.errors import InputError
 from proctor.sentence import count_of, printable
 from proctor.traces.conversation import read_turns
 from proctor.traces.entry import Entry, TraceKind
-from proctor.traces.step_search import read_steps
-from proctor.traces.trajectory import Chunk, read_chunks
+from proctor.traces.trajectory import Chunk, read_chunks, read_steps
 from proctor.traces.turn import Turn, turns_to_entries
 
 # Entries that are grouped into one step; a larger step is split.
@@ -256,18 +254,14 @@ def describe_trace(source: Source, view: View) -> dict[str, object]:
 def _render_trajectory(source: Source, view: View) -> Iterator[str]:
     for chunk in read_chunks(source.path, salvage=True):
         yield from map(render_header, chunk.headers)
-        yield from _render_chunk(chunk, view)
-
-
-def _render_chunk(chunk: Chunk, view: View) -> Iterator[str]:
-    """Render entries, each after the problems up to its line."""
-    noticed = deque(chunk.diagnostics)
-    for line, entry in zip(chunk.lines, chunk.entries, strict=True):
-        while noticed and (noticed[0].line or 0) <= line:
-            yield _render_problem(noticed.popleft())
-        view.shown += 1
-        yield from render_entry(entry, view.width, longest=view.longest)
-    yield from map(_render_problem, noticed)
+        # Render entries, each after the problems up to its line.
+        noticed = deque(chunk.diagnostics)
+        for line, entry in zip(chunk.lines, chunk.entries, strict=True):
+            while noticed and (noticed[0].line or 0) <= line:
+                yield _render_problem(noticed.popleft())
+            view.shown += 1
+            yield from render_entry(entry, view.width, longest=view.longest)
+        yield from map(_render_problem, noticed)
 
 
 def _render_conversation(source: Source, view: View) -> Iterator[str]:

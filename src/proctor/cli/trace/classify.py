@@ -190,7 +190,10 @@ def command(
     left_out: Counter[str] = Counter()
     with traced_trials(things, directory, wanted, left_out) as found:
         by_rules = list(_label(found))
-        _check_some(by_rules)
+        if not by_rules:
+            raise InputError("no trial matches the filters")
+        if len(by_rules) == 1 and by_rules[0].problem:
+            raise InputError(f"{by_rules[0].trial.name}: {by_rules[0].problem}")
         reports = [ask_judge(choice, by_rules) for choice in choices]
     agreements = compute_agreements(by_rules, reports) if agree else []
     trials = [describe_trial(each) for each in (reports[0].trials if reports else by_rules)]
@@ -228,13 +231,6 @@ def _label(found: Iterator[TracedTrial]) -> Iterator[LabelledTrial]:
             yield label_trial(trial)
             progress(len(seen), len(seen) + 1)
     progress(len(seen), len(seen))
-
-
-def _check_some(trials: Sequence[LabelledTrial]) -> None:
-    if not trials:
-        raise InputError("no trial matches the filters")
-    if len(trials) == 1 and trials[0].problem:
-        raise InputError(f"{trials[0].trial.name}: {trials[0].problem}")
 
 
 def _named(report: JudgeReport) -> dict[str, Any]:

@@ -119,7 +119,9 @@ def ask_judge(choice: JudgeChoice, trials: Sequence[LabelledTrial]) -> JudgeRepo
         InputError: the endpoint cannot be asked, or gave no label at all.
     """
     judging = import_module("proctor.agents.chat.judging")
-    cache = LabelCache(_find_cache())
+    cache = LabelCache(
+        import_module("proctor.environments.sandbox.scratch").cache_directory(os.environ)
+    )
     options = judging.JudgeOptions(
         model=choice.model, address=_find_address(choice), parallel=choice.parallel
     )
@@ -166,10 +168,6 @@ def _relabel(
             for step, why in result.unlabelled.items()
         },
     )
-
-
-def _find_cache() -> Any:
-    return import_module("proctor.environments.sandbox.scratch").cache_directory(os.environ)
 
 
 def _find_address(choice: JudgeChoice) -> Any:

@@ -35,7 +35,13 @@ def traced_trials(
         found = (trial for thing in things for trial in find_in_files(thing))
         yield leave_out(found, left_out)
         return
-    _check_ledger(things, directory)
+    place = choose_directory(directory)
+    if things and directory is None and not is_ledger(place):
+        missing = next(thing for thing in things if not os.path.lexists(thing))
+        raise InputError(
+            f"{missing}: there is no such file, and no ledger at {place} that could contain it; "
+            "--ledger or PROCTOR_LEDGER names one"
+        )
     with open_ledger(directory) as ledger:
         if not things:
             yield leave_out(trace_sealed(ledger, wanted), left_out)
@@ -62,14 +68,3 @@ def leave_out(trials: Iterable[TracedTrial], left_out: Counter[str]) -> Iterator
 def render_left_out(left_out: Mapping[str, int]) -> str:
     """A sentence about the trials that do not count, as in reports."""
     return f"not counted: {render_counts(left_out)}"
-
-
-def _check_ledger(things: tuple[str, ...], directory: str | None) -> None:
-    """Check that a ledger exists if a name is not a path."""
-    place = choose_directory(directory)
-    if things and directory is None and not is_ledger(place):
-        missing = next(thing for thing in things if not os.path.lexists(thing))
-        raise InputError(
-            f"{missing}: there is no such file, and no ledger at {place} that could contain it; "
-            "--ledger or PROCTOR_LEDGER names one"
-        )

@@ -12,8 +12,8 @@ from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import sample_option
-from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.plain_table import print_rows
+from proctor.cli.output import json_option, print_json, print_line, terminal_width
+from proctor.cli.tables import print_rows
 from proctor.cli.trace.select_trials import leave_out, render_left_out, traced_trials
 from proctor.cli.trace.summary_text import (
     render_behaviour,
@@ -22,20 +22,20 @@ from proctor.cli.trace.summary_text import (
     render_reward,
     render_trial,
 )
-from proctor.cli.width import terminal_width
 from proctor.exchange.traced_files import find_in_files, find_set_aside, list_places
 from proctor.ledger.counting import SET_ASIDE
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, render_figure, render_percent
-from proctor.traces.experiment import (
+from proctor.traces.parallel import count_processors, map_paths
+from proctor.traces.trial_summary import (
     Average,
     ExperimentSummary,
+    TrialSummary,
     most_informative_line,
     summarise_experiment,
+    summarise_traced,
 )
-from proctor.traces.parallel import count_processors, map_paths
-from proctor.traces.trial_summary import TrialSummary, summarise_traced
 
 # Summaries of several trials: a table, and lines below it
 
@@ -112,17 +112,6 @@ def _fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
         if average.n:
             yield text, _render_average(average, found.trials, seconds="seconds" in label)
     yield "tools", render_counts(found.by_tool)
-    yield from _error_fields(found)
-    yield from _cause_fields(found)
-    if found.behaviour is not None:
-        yield "behaviour", render_behaviour(found.behaviour)
-    for at, error in enumerate(found.first_errors):
-        text = f"{count_of(error.trials, 'trial')}: {error.tool or 'a tool'}: {error.text}"
-        example = f"for one, step {error.step} of {error.example}"
-        yield "first errors" if at == 0 else "", f"{text}\n{example}"
-
-
-def _error_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
     rate = UNKNOWN if found.error_rate is None else render_percent(found.error_rate)
     results = count_of(found.tool_results, "result")
     yield "error rate", f"{rate} ({found.tool_errors:,} of {results})"
@@ -130,9 +119,6 @@ def _error_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
         yield "error reasons", render_counts(found.by_reason)
         over = f"{found.recovered:,} recovered from the first"
         yield "with errors", f"{count_of(found.with_errors, 'trial')}, {over}"
-
-
-def _cause_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
     if found.limits:
         yield "limits hit", render_counts(found.limits)
     if found.causes:
@@ -141,6 +127,12 @@ def _cause_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
     if found.turns_disagree:
         who = count_of(found.turns_disagree, "agent")
         yield "turns", f"{who} reported a different number of turns than counted (marked !)"
+    if found.behaviour is not None:
+        yield "behaviour", render_behaviour(found.behaviour)
+    for at, error in enumerate(found.first_errors):
+        text = f"{count_of(error.trials, 'trial')}: {error.tool or 'a tool'}: {error.text}"
+        example = f"for one, step {error.step} of {error.example}"
+        yield "first errors" if at == 0 else "", f"{text}\n{example}"
 
 
 _AVERAGES = {
@@ -202,7 +194,19 @@ def command(
         document = {"trials": trials, "experiment": whole, "left_out": left_out}
         print_json(msgspec.to_builtins(document, enc_hook=str))
     else:
-        _print(trials)
+        width = terminal_width()
+        lines: Iterator[str] = iter(())
+        if not trials:
+            print_line("no trial matches")
+        elif len(trials) == 1:
+            lines = render_trial(trials[0], width or _PLAIN_WIDTH)
+        else:
+            print_trials(trials, width)
+            print_line()
+            lines = render_experiment(summarise_experiment(trials), width or _PLAIN_WIDTH)
+        for line in lines:
+            print_line(line)
+        _say_without_trace(trials)
         if left_out:
             print_line()
             print_line(render_left_out(left_out))
@@ -239,22 +243,6 @@ def _summarise(
         for done, trial in enumerate(waiting, 1):
             yield summarise_traced(trial, labelled=True)
             show("trials summarized", done, len(waiting))
-
-
-def _print(trials: list[TrialSummary]) -> None:
-    width = terminal_width()
-    lines: Iterator[str] = iter(())
-    if not trials:
-        print_line("no trial matches")
-    elif len(trials) == 1:
-        lines = render_trial(trials[0], width or _PLAIN_WIDTH)
-    else:
-        print_trials(trials, width)
-        print_line()
-        lines = render_experiment(summarise_experiment(trials), width or _PLAIN_WIDTH)
-    for line in lines:
-        print_line(line)
-    _say_without_trace(trials)
 
 
 def _say_without_trace(trials: list[TrialSummary]) -> None:

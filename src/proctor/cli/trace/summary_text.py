@@ -7,13 +7,12 @@ from proctor.cli.showing.trial_text import list_failures
 from proctor.record.reasons import outcome_of
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, printable, render_figure, render_money, render_percent
-from proctor.traces.calls import LoopSummary
+from proctor.traces.calls import LoopSummary, WriteSummary
 from proctor.traces.causes import Cause
 from proctor.traces.summary import Behaviour, TraceSummary
-from proctor.traces.times import TimeSummary
 from proctor.traces.tool_errors import ErrorSummary, ToolError
 from proctor.traces.trial_summary import TrialSummary
-from proctor.traces.writes import WriteSummary
+from proctor.traces.usage import TimeSummary
 
 _LABEL = 15
 _NARROWEST = 40
@@ -75,7 +74,11 @@ def _fields(summary: TrialSummary) -> Iterator[Field]:
 
 
 def _trace_fields(trace: TraceSummary, turns: str | None = None) -> Iterator[Field]:
-    yield "source", _render_source(trace)
+    file = f": {trace.file}" if trace.file else ""
+    yield (
+        "source",
+        "\n".join([f"{trace.source}{file}", *(f"not used: {why}" for why in trace.passed_over)]),
+    )
     if trace.degraded:
         more = "\n".join(trace.noticed)
         yield "degraded", f"{count_of(trace.diagnostics, 'problem')} in the file\n{more}"
@@ -98,7 +101,19 @@ def _trace_fields(trace: TraceSummary, turns: str | None = None) -> Iterator[Fie
     yield "loops", _render_loops(trace.loops)
     yield "time", _render_times(trace.times)
     yield "written", _render_writes(trace.written)
-    yield from _subagent_fields(trace)
+    found = trace.subagents
+    if found.messages:
+        calls, errors = (
+            count_of(found.tool_calls, "tool call"),
+            count_of(found.tool_errors, "error"),
+        )
+        yield "subagents", f"{count_of(found.messages, 'message')}, {calls}, {errors} of the above"
+    if found.embedded or found.elsewhere:
+        inside = f"{count_of(found.embedded, 'trajectory', 'trajectories')} embedded"
+        steps = f"{count_of(found.embedded_steps, 'step')}"
+        calls = count_of(found.embedded_tool_calls, "tool call")
+        away = f"; {found.elsewhere:,} in other files" if found.elsewhere else ""
+        yield "subagents", f"{inside} ({steps}, {calls}), not in the above{away}"
     if trace.behaviour is not None:
         yield "behaviour", render_behaviour(trace.behaviour)
 
@@ -135,11 +150,6 @@ def render_behaviour(behaviour: Behaviour) -> str:
 
 def _count(count: int | None) -> str:
     return UNKNOWN if count is None else f"{count:,}"
-
-
-def _render_source(trace: TraceSummary) -> str:
-    file = f": {trace.file}" if trace.file else ""
-    return "\n".join([f"{trace.source}{file}", *(f"not used: {why}" for why in trace.passed_over)])
 
 
 def _turns(trace: TraceSummary) -> str:
@@ -236,22 +246,6 @@ def _render_writes(written: WriteSummary) -> str:
     names = [_one_line(each.path, 60) for each in written.shown[:_SHOWN]]
     more = f", {written.files - _SHOWN:,} more" if written.files > _SHOWN else ""
     return f"{text}\n{', '.join(names)}{more}"
-
-
-def _subagent_fields(trace: TraceSummary) -> Iterator[Field]:
-    found = trace.subagents
-    if found.messages:
-        calls, errors = (
-            count_of(found.tool_calls, "tool call"),
-            count_of(found.tool_errors, "error"),
-        )
-        yield "subagents", f"{count_of(found.messages, 'message')}, {calls}, {errors} of the above"
-    if found.embedded or found.elsewhere:
-        inside = f"{count_of(found.embedded, 'trajectory', 'trajectories')} embedded"
-        steps = f"{count_of(found.embedded_steps, 'step')}"
-        calls = count_of(found.embedded_tool_calls, "tool call")
-        away = f"; {found.elsewhere:,} in other files" if found.elsewhere else ""
-        yield "subagents", f"{inside} ({steps}, {calls}), not in the above{away}"
 
 
 def _render_tokens(summary: TrialSummary) -> str:

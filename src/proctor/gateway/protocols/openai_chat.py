@@ -17,7 +17,7 @@ from proctor.gateway.protocols.blocks import (
     slim,
 )
 from proctor.gateway.protocols.bodies import DONE, Assembled, Notes, Protocol
-from proctor.record.chat_usage import parse_spent
+from proctor.record.cost import parse_spent
 from proctor.traces.dialects import RESULT_ROLES, parse_openai
 from proctor.traces.entry import Object
 from proctor.traces.turn import Turn

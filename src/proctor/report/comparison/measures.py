@@ -13,9 +13,8 @@ from proctor.report.behaviour import Behaviour
 from proctor.report.comparison.sides import Side
 from proctor.report.statistics.intervals import Interval
 from proctor.report.statistics.paired import compare_paired
-from proctor.traces.experiment import average
 from proctor.traces.labels import LABELS
-from proctor.traces.trial_summary import TrialSummary
+from proctor.traces.trial_summary import TrialSummary, average
 
 type _OfTrial = Callable[[TrialSummary], float | None]
 type _OfAttempt = Callable[[TrialRow], float | None]

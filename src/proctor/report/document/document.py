@@ -51,7 +51,7 @@ from proctor.report.wording import (
     render_verdict,
 )
 from proctor.sentence import count_of, render_percent
-from proctor.traces.experiment import ExperimentSummary
+from proctor.traces.trial_summary import ExperimentSummary
 from proctor.trial.finding import is_common, level_of, render_common, sort_codes
 
 # Sections about one agent and model

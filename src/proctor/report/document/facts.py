@@ -15,7 +15,7 @@ from proctor.report.scores import Scores, score_tasks
 from proctor.report.statistics.efficiency import pareto
 from proctor.report.statistics.intervals import CONFIDENCE
 from proctor.sentence import count_of
-from proctor.traces.experiment import ExperimentSummary
+from proctor.traces.trial_summary import ExperimentSummary
 
 _UNKNOWN = "not known"
 

@@ -297,8 +297,10 @@ def _write_step(step: Step, number: int, previous: list[Entry]) -> list[Entry]:
     restored = find_restored(step, number, before)
     if restored is not None:
         groups = group_entries([*previous, *restored])[len(group_entries(previous)) :]
-        # Only if these entries give exactly this step again: a forged `extra` must change nothing.
-        if [group_step(group, number, before) for group in groups] == [step]:
+        # Only if these entries give exactly this step again, keys in their order: a forged `extra`
+        # must change nothing.
+        again = [group_step(group, number, before) for group in groups]
+        if msgspec.json.encode(again) == msgspec.json.encode([step]):
             return restored
     return write_entries(step, number, before)
 

@@ -16,10 +16,9 @@ from proctor.errors import ChangedTraceError
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.entry import Entry, Object
 from proctor.traces.labels import list_thoughts
-from proctor.traces.times import read_timestamp, seconds_between
-from proctor.traces.tokens import KEYS, Usages
 from proctor.traces.tool_errors import find_error
 from proctor.traces.trajectory import Chunk, read_pieces
+from proctor.traces.usage import KEYS, Usages, read_timestamp, seconds_between
 from proctor.web.format import show_seconds
 from proctor.web.sanitize import Folded, fold, make_plain
 from proctor.web.traces.index import Labels, TraceIndex

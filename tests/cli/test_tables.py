@@ -2,7 +2,7 @@
 
 import pytest
 
-from proctor.cli.denominators import render_passes
+from proctor.cli.tables import render_passes
 from proctor.harbor.stats import Group
 from proctor.reward.metric import RewardColumn
 from proctor.reward.passk import pass_at_k

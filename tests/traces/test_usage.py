@@ -6,8 +6,7 @@ import pytest
 
 from proctor.traces.entry import Entry
 from proctor.traces.summary import summarise
-from proctor.traces.times import TimeSummary
-from proctor.traces.tokens import TokenSummary
+from proctor.traces.usage import TimeSummary, TokenSummary
 from tests.traces.samples import called, gave, said
 
 
