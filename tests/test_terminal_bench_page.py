@@ -26,7 +26,7 @@ def write_page(page: Path, tasks: list[str], jobs: list[Path]) -> list[str]:
 
 
 def rows(lines: list[str]) -> dict[str, list[str]]:
-    """The cells of each task of which something is known, without the user's column or root's."""
+    """The cells of each task of which something is known."""
     table = [line.strip("|").split("|") for line in lines if line.startswith("| `")]
     return {
         cells[0].strip(" `"): [cell.strip() for cell in cells[1:] if cell.strip()]
@@ -46,17 +46,18 @@ def test_a_task_has_how_far_it_came_its_latest_reward_and_why_it_has_none(tmp_pa
     )
     lines = write_page(page, ["bad", "good", "other"], [second, first])
     assert rows(lines) == {
-        "bad": [*sorted_by_user("build", "none"), "RuntimeError: Build failed: a / b"],
-        "good": sorted_by_user("scored", "1"),
-        "other": ["not run", "not run"],
+        "bad": [*by_user("build", "none"), "RuntimeError: Build failed: a / b"],
+        "good": by_user("scored", "1"),
+        "other": ["not run", "-"],
     }
     assert any("2 tasks run, 1 scored 1, 0 scored 0, 1 have no reward" in line for line in lines)
 
 
-def sorted_by_user(phase: str, reward: str) -> list[str]:
+def by_user(phase: str, reward: str) -> list[str]:
     """The cells of a task that one user ran, whoever runs this suite."""
-    ran = [phase, reward]
-    return [*ran, "not run"] if os.geteuid() == 0 else ["not run", *ran]
+    if os.geteuid() == 0:
+        return [f"{phase} / not run", f"{reward} / -"]
+    return [f"not run / {phase}", f"- / {reward}"]
 
 
 def test_an_explanation_is_kept_when_the_table_is_written_again(tmp_path: Path) -> None:
