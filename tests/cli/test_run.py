@@ -226,7 +226,8 @@ def test_strict_tasks_refuses_the_job(run: Run, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks"
     make_task(tasks / "good")
     make_task(tasks / "bad", agent="timeout_sec = 'soon'")
-    ran = run("-p", tasks, *NULL, "--strict-tasks")
+    (tmp_path / "job.yaml").write_text("proctor: {strict_tasks: true}\n")
+    ran = run("-p", tasks, *NULL, "-c", tmp_path / "job.yaml")
     assert (ran.code, ran.out) == (2, "")
     assert "bad" in ran.err
     assert not (tmp_path / "jobs").exists()
@@ -328,16 +329,17 @@ def test_secrets_are_in_no_file_of_the_job(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "named"), [((), "small@1.2"), (("--dataset-id", "mine@3"), "mine@3")]
+    ("settings", "named"), [("{}", "small@1.2"), ("{dataset_id: mine@3}", "mine@3")]
 )
 def test_a_dataset_of_a_registry_is_in_the_record_by_name_and_version(
-    run: Run, tmp_path: Path, more: tuple[str, ...], named: str
+    run: Run, tmp_path: Path, settings: str, named: str
 ) -> None:
     task = {"name": "one", "path": str(make_task(tmp_path / "one"))}
     registry = [{"name": "small", "version": "1.2", "description": "", "tasks": [task]}]
     (tmp_path / "registry.json").write_text(json.dumps(registry))
     where = ("-d", "small@1.2", "--registry-path", tmp_path / "registry.json")
-    ran = run(*where, *NULL, *more)
+    (tmp_path / "job.yaml").write_text(f"proctor: {settings}\n")
+    ran = run(*where, *NULL, "-c", tmp_path / "job.yaml")
     assert ran.code == 0, ran.err
     (record,) = only_job(tmp_path).glob("*/record.json")
     assert load(record)["dataset_id"] == named

@@ -64,7 +64,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--ae", "KEY"], "KEY='${KEY}' would pass on the host's"),
         (["-p", TASKS, "--allow-agent-host", "a.org"], "the sandbox cannot allow individual hosts"),
         (["-p", TASKS, "--allow-environment-host", "a.org"], "cannot allow individual hosts"),
-        (["-p", TASKS, "--dataset-id", " "], "dataset_id is blank; expected name@version"),
         (["-p", TASKS, "-a", "terminus-1"], "harbor lists this name but has no such agent"),
         pytest.param(
             ["-p", TASKS, "-a", "claude-code", "--ak", "max_turns=x"],
@@ -154,9 +153,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--job-name", "../up"], "the job's name is '../up'"),
         (["-p", TASKS, "--job-name", ""], "the job's name is ''"),
         (["-p", TASKS, "--experiment", "a b"], "--experiment is 'a b'"),
-        (["-p", TASKS, "--system-prompt", "none"], "none: no such file"),
         (["-p", TASKS, "--extra-instruction-path", "none"], "none: no such file"),
-        (["-p", TASKS, "--adaptation", "none"], "none: cannot be read"),
         (["-p", TASKS, "--env-file", "none"], "none: cannot be read"),
         (["-p", TASKS, "--mcp-config", "none.json", "-a", "nop"], "none.json: cannot be read"),
         (["-p", TASKS, "--mcp-config", "none.ini", "-a", "nop"], "its name ends in .ini"),
@@ -356,7 +353,7 @@ def test_a_program_that_may_run_is_not_refused(
     assert proctor("run", "-p", TASK, *arguments).code == 0
 
 
-@pytest.mark.parametrize("option", [("--max-cost", 1), ("--max-job-tokens", 9)])
+@pytest.mark.parametrize("option", [("--max-cost", 1), ("--max-job-cost", 9)])
 def test_a_limit_that_no_agent_would_heed_is_refused(
     proctor: Proctor, tmp_path: Path, option: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,3 +364,28 @@ def test_a_limit_that_no_agent_would_heed_is_refused(
         assert (ran.code, ran.out) == (2, "")
         assert "this job has none; name a model (-m)" in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("{dataset_id: ' '}", "dataset_id is blank; expected name@version"),
+        ("{system_prompt: none}", "none: no such file; expected the agent's system prompt"),
+        ("{adaptation: {family_id: a}}", "job.yaml: proctor: adaptation.seed_task_id: "),
+        ("{task_order: random}", 'job.yaml: proctor: task_order is "random"'),
+        ("{strict_task: true}", "job.yaml: proctor: strict_task is not a setting"),
+        ("{models: {job_limits: {token: 9}}}", "models.job_limits.token is not a setting"),
+        (
+            "{models: {job_limits: {tokens: 0}}}",
+            "models.job_limits.tokens is a int: Input should be greater",
+        ),
+        ("[strict_tasks]", 'job.yaml: proctor is ["strict_tasks"]; expected a table'),
+    ],
+)
+def test_settings_of_a_job_file_are_checked(
+    proctor: Proctor, tmp_path: Path, settings: str, said: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(f"proctor: {settings}\n")
+    ran = proctor("run", "-p", TASKS, "-a", "nop", "-e", "null", "-c", tmp_path / "job.yaml")
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

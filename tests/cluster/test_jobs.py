@@ -90,6 +90,8 @@ def test_what_an_agent_reads_travels_and_large_evidence_is_sealed_by_a_server(si
 def test_keys_stay_with_the_gateway_and_limits_hold_for_the_whole_job(site: Site) -> None:
     site.make_task("t")
     shutil.copytree(ROOT / "tests" / "gateway" / "programs", site.top / "agent")
+    config = site.top / "limits.yaml"
+    config.write_text("proctor: {models: {job_limits: {requests: 4}}}\n")
     provider = Provider(script=[Reply(text=f"answer {n}") for n in range(20)])
     with site.cluster.entered(), running(provider):
         site.variables["OPENAI_API_KEY"] = KEY
@@ -97,7 +99,7 @@ def test_keys_stay_with_the_gateway_and_limits_hold_for_the_whole_job(site: Site
             *("-m", "openai/gpt-4o", "--agent-tree", site.top / "agent", "-k", 2, "-n", 1),
             *("--command", "python3 /installed-agent/asking_agent.py 3; touch /tmp/done"),
             *("--model-endpoint", f"openai=http://127.0.0.1:{provider.port}/v1"),
-            *("--max-job-requests", 4),
+            *("-c", config),
         )
     assert "limit reached: requests of a job" in ran.err
     assert len(provider.asked) == 4

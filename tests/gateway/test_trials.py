@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -31,26 +32,37 @@ def find_cause(runs: Runs) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("limit", "sentence", "n_answered"),
     [
-        (("--max-requests", 2), "limit reached: requests of a trial, at most 2, 2 spent", 2),
+        (
+            "trial_limits: {requests: 2}",
+            "requests of a trial, at most 2, 2 spent",
+            2,
+        ),
         # Each costs $0.00045.
-        (("--max-cost", "0.0008"), "limit reached: cost of a trial, at most $0.0008", 2),
-        (("--max-tokens", 250), "limit reached: tokens of a trial, at most 250, 240 spent", 2),
-        (("--max-job-requests", 1), "limit reached: requests of a job, at most 1, 1 spent", 1),
+        ("trial_limits: {cost_usd: 0.0008}", "cost of a trial, at most $0.0008", 2),
+        (
+            "trial_limits: {tokens: 250}",
+            "tokens of a trial, at most 250, 240 spent",
+            2,
+        ),
+        ("job_limits: {requests: 1}", "requests of a job, at most 1, 1 spent", 1),
     ],
 )
 def test_a_limit_ends_the_trial_which_is_verified_and_says_so(
     runs: Runs,
     clients_image: str,
-    limit: tuple[object, ...],
+    tmp_path: Path,
+    limit: str,
     sentence: str,
     n_answered: int,
 ) -> None:
-    ran = runs.run_program(runs.make_task(clients_image), GPT, "asking_agent.py 5", *limit)
+    config = tmp_path / "limits.yaml"
+    config.write_text(f"proctor: {{models: {{{limit}}}}}\n")
+    ran = runs.run_program(runs.make_task(clients_image), GPT, "asking_agent.py 5", "-c", config)
     assert runs.site.rewards() == [0.0]
     ((kind, message),) = runs.site.errors()
     assert kind == "ModelLimitError"
     assert find_cause(runs) == ("limit", "limit")
-    assert sentence in message
+    assert f"limit reached: {sentence}" in message
     assert len(runs.provider.asked) == n_answered
     runs.check_account()
     runs.check_no_key()
@@ -119,7 +131,9 @@ def test_tests_that_ask_a_model_have_an_account_of_their_own(
     shutil.copy(PROGRAMS / "asking_agent.py", task / "tests")
     runs.provider.script = [Reply(text="agent"), Reply(text="judge", input_tokens=999)]
     url = f"{runs.provider.origin}/v1"
-    words = ("-m", GPT, "--agent-tree", PROGRAMS, "--max-requests", 1, "--yes", "--no-clean-room")
+    config = task.parent / "limits.yaml"
+    config.write_text("proctor: {models: {trial_limits: {requests: 1}}}\n")
+    words = ("-m", GPT, "--agent-tree", PROGRAMS, "-c", config, "--yes", "--no-clean-room")
     command = f"{PROGRAM} /installed-agent/asking_agent.py"
     ran = runs.run("-p", task, *words, "--command", command, JUDGE=url)
     assert (ran.code, runs.site.rewards()) == (0, [1.0]), ran.err

@@ -9,6 +9,9 @@ import pytest
 from tests.cli.programs import Ran, run_captured
 from tests.parity.theirs import BUILDING, Harbor, HarborRan, variables
 
+AS_LISTED = "proctor: {task_order: directory}\n"
+"""In a job file: tasks in harbor's order."""
+
 
 def run_ours(
     *arguments: object, jobs: Path | str, code: int | None = None, cwd: Path | None = None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.beside import run_ours
+from tests.parity.beside import AS_LISTED, run_ours
 from tests.parity.facts import TASKS
 from tests.parity.shared import made_once
 from tests.parity.theirs import Harbor, started
@@ -36,6 +36,8 @@ def our_job(all_tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """That job as proctor ran it; not to be changed."""
 
     def make(place: Path) -> None:
-        run_ours("-c", all_tasks, "--task-order", "directory", jobs=place)
+        ours = all_tasks.with_name("ours.yaml")
+        ours.write_text(all_tasks.read_text() + AS_LISTED, encoding="utf-8")
+        run_ours("-c", ours, jobs=place)
 
     return made_once(tmp_path_factory, "ours", make) / "job"

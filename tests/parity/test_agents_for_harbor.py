@@ -11,7 +11,7 @@ import pytest
 from proctor.environments.null import NullEnvironment
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from tests.lazy_imports import LazyModule
-from tests.parity.beside import run_ours, run_theirs
+from tests.parity.beside import AS_LISTED, run_ours, run_theirs
 from tests.parity.facts import TASKS, load_facts, load_groups
 from tests.parity.shared import made_once
 from tests.parity.theirs import Harbor
@@ -51,7 +51,9 @@ def jobs(harbor: Harbor, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
         config = place / "job.yaml"
         config.write_text(f"{AGENTS}datasets: [{{path: {TASKS / 'binary'}}}]\n", encoding="utf-8")
         run_theirs(harbor, "-c", config, jobs=place / "theirs")
-        run_ours("-c", config, "--task-order", "directory", jobs=place / "ours")
+        ours = place / "ours.yaml"
+        ours.write_text(config.read_text() + AS_LISTED, encoding="utf-8")
+        run_ours("-c", ours, jobs=place / "ours")
 
     place = made_once(tmp_path_factory, "agents", make)
     return place / "theirs" / "job", place / "ours" / "job"

@@ -76,7 +76,9 @@ def test_tasks_are_sorted_by_name_here_and_as_the_directory_has_them_there(
     where = ("-p", tasks, "-a", "nop")
     run_theirs(harbor, *where, jobs=tmp_path / "theirs", environment=NULL)
     run_ours(*where, "-e", "null", jobs=tmp_path / "ours")
-    run_ours(*where, "-e", "null", "--task-order", "directory", jobs=tmp_path / "again")
+    (tmp_path / "job.yaml").write_text("proctor: {task_order: directory}\n", encoding="utf-8")
+    config = ("-c", tmp_path / "job.yaml")
+    run_ours(*where, "-e", "null", *config, jobs=tmp_path / "again")
     as_listed = [path.name for path in tasks.iterdir()]
     assert planned_tasks(tmp_path / "theirs" / "job") == as_listed
     assert planned_tasks(tmp_path / "again" / "job") == as_listed

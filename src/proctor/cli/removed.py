@@ -11,6 +11,15 @@ import click
 from proctor.cli.stdout import print_stderr
 
 REMOVED: dict[str, str] = {
+    "proctor run --task-order": "write `proctor: {task_order: directory}` in the job file (-c).",
+    "proctor run --strict-tasks": "write `proctor: {strict_tasks: true}` in the job file (-c).",
+    "proctor run --dataset-id": "write `proctor: {dataset_id: NAME@VERSION}` in the job file (-c).",
+    "proctor run --adaptation": "write `proctor: {adaptation: {…}}` in the job file (-c).",
+    "proctor run --system-prompt": "write `proctor: {system_prompt: FILE}` in the job file (-c).",
+    "proctor run --max-tokens": "see trial_limits of the job file in docs/run.md.",
+    "proctor run --max-requests": "see trial_limits of the job file in docs/run.md.",
+    "proctor run --max-job-tokens": "see job_limits of the job file in docs/run.md.",
+    "proctor run --max-job-requests": "see job_limits of the job file in docs/run.md.",
     "proctor dataset show": "`proctor dataset list NAME` shows a dataset's tasks.",
     "proctor dataset verify": "`proctor dataset fetch NAME --verify` checks what is cached.",
     "proctor image remove": "`proctor image prune NAME` removes an image.",

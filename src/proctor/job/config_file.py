@@ -2,6 +2,7 @@
 
     load_job_config(path)      the file's values, checked, for flags to override
     make_job_config(values)    a JobConfig from such values
+    make_settings(table)       our own settings in such a file
     find_redacted(config)      placeholders for secrets
 
 As in harbor, `.yaml` is YAML, `.json` is JSON, and no other extension is accepted. Does not prompt
@@ -23,6 +24,7 @@ from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_redacted, is_sensitive
 from proctor.harbor.later import JOB_KEYS
+from proctor.job.settings import Settings
 from proctor.sentence import count_of, reason_of, shown
 from proctor.task.config import MAIN_SERVICE
 
@@ -97,6 +99,31 @@ def make_job_config(
         return JobConfig.model_validate(dict(values), context=notes)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_render_faults(error)}") from error
+
+
+def make_settings(table: Mapping[str, Any], where: str) -> Settings:
+    """Make our own settings from the table `proctor` of a job file.
+
+    Raises:
+        ConfigError: a key is unknown, or a value is invalid for its key.
+    """
+    try:
+        settings = Settings.model_validate(dict(table))
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_render_faults(error)}") from error
+    # What it does not have again was not read.
+    written = settings.model_dump(mode="json")
+    unknown = [key for key in _list_keys(table) if key not in set(_list_keys(written))]
+    if unknown:
+        raise ConfigError(f"{where}: {unknown[0]} is not a setting; docs/run.md lists them")
+    return settings
+
+
+def _list_keys(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in table.items():
+        yield f"{prefix}{key}"
+        if key in ("models", "trial_limits", "job_limits") and isinstance(value, dict):
+            yield from _list_keys(value, f"{prefix}{key}.")
 
 
 def find_redacted(config: JobConfig) -> list[RedactedValue]:

@@ -38,7 +38,7 @@ from proctor.record.document import (
     render_path,
     validate,
 )
-from proctor.record.model import AdaptationProvenance, TrialRecord
+from proctor.record.model import TrialRecord
 from proctor.record.rules import find_problems
 
 type Generation = Literal["G1", "G1x", "G2"]
@@ -176,19 +176,3 @@ def replace_id(data: bytes, key: str, value: str) -> bytes | None:
     changed = _IDS[key].sub(lambda found: found[1] + written, data, count=1)
     # The pattern may have matched the same words inside an earlier text: compare the results.
     return changed if _OBJECT.decode(changed) == {**record, key: value} else None
-
-
-def load_adaptation(path: Path) -> AdaptationProvenance:
-    """Read the adaptation of a task from its own file, strictly.
-
-    Raises:
-        RecordError: it cannot be read, or is not an adaptation.
-    """
-    document = parse_document(load_bytes(path), str(path))
-    adaptation, kept = validate(AdaptationProvenance, document.tree, str(path))
-    unknown = [
-        Diagnostic("unknown-key", f"has the unknown key {render_path(item.path)}") for item in kept
-    ]
-    for found in (*document.diagnostics, *unknown):
-        raise RecordError(f"{path}: {found.message}")
-    return adaptation

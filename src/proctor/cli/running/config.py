@@ -34,11 +34,11 @@ from proctor.harbor.configs import (
     JobConfig,
     TaskConfig,
 )
+from proctor.job.config_file import make_settings
 from proctor.job.git_source import PREFIX
 from proctor.job.published import split_registry
 from proctor.job.secrets import fill_secrets
-from proctor.job.settings import Settings
-from proctor.record.read import load_adaptation
+from proctor.job.settings import ModelLimits, ModelSettings, OnDifference, Settings
 from proctor.record.rules import check_dataset_id
 from proctor.task.directory import find_faults
 from proctor.task.terminal_bench import is_terminal_bench_task
@@ -332,7 +332,7 @@ def make_config(
 ) -> RequestedJob:
     """Make the job from flags."""
     time_name = now.strftime("%Y-%m-%d__%H-%M-%S")
-    config, notes = _load_base(flags, time_name)
+    config, table, notes = _load_base(flags, time_name)
     for sentence in notes:
         note(sentence)
     _set_job(config, flags)
@@ -347,16 +347,16 @@ def make_config(
     if flags.config is not None:
         # A config saved by an earlier job has its secrets redacted; they come from the host again.
         config = fill_secrets(config, {}, host, str(flags.config))
-    settings = _make_settings(flags)
+    settings = _make_settings(flags, table)
     if (flags.dataset or "").startswith(PREFIX) and settings.dataset_id is None:
         name = name_git_dataset(config.tasks)
         settings = settings.model_copy(update={"dataset_id": name})
     return RequestedJob(config, settings, flags.n_concurrent == AUTO)
 
 
-def _load_base(flags: RunFlags, name: str) -> tuple[JobConfig, list[str]]:
+def _load_base(flags: RunFlags, name: str) -> tuple[JobConfig, dict[str, object], list[str]]:
     if flags.config is None:
-        return JobConfig(job_name=name), []
+        return JobConfig(job_name=name), {}, []
     return load_base_config(flags.config, name)
 
 
@@ -424,32 +424,37 @@ def _check_config(config: JobConfig) -> None:
             raise InputError(f"{path}: no such file; expected an additional instruction")
 
 
-def _make_settings(flags: RunFlags) -> Settings:
-    return Settings.model_validate(
-        {
-            "experiment": _check_experiment(flags),
-            "dataset_id": _check_dataset(flags.dataset_id),
-            "adaptation": load_adaptation(flags.adaptation) if flags.adaptation else None,
-            "system_prompt": _check_prompt(flags.system_prompt),
-            "verifier_compat": flags.verifier_compat,
-            "verify_again": flags.verify_again,
-            "clean_room": flags.clean_room,
-            "task_order": flags.task_order or "name",
-            "strict_tasks": flags.strict_tasks,
-            "agent_version_command": flags.agent_version_command,
-            "models": _make_models(flags),
+def _make_settings(flags: RunFlags, table: Mapping[str, object]) -> Settings:
+    """The settings in the table `proctor` of a job file, with flags in their place."""
+    own = make_settings(table, f"{flags.config}: proctor")
+    if own.dataset_id is not None:
+        check_dataset_id(own.dataset_id)
+    prompt = own.system_prompt
+    if prompt is not None and not prompt.is_file():
+        raise InputError(f"{prompt}: no such file; expected the agent's system prompt")
+    return own.model_copy(
+        update={
+            "experiment": _check_experiment(flags.experiment or own.experiment),
+            "system_prompt": prompt.resolve() if prompt is not None else None,
+            "verifier_compat": flags.verifier_compat or own.verifier_compat,
+            "verify_again": flags.verify_again or own.verify_again,
+            "clean_room": flags.clean_room and own.clean_room,
+            "agent_version_command": flags.agent_version_command or own.agent_version_command,
+            "models": _make_models(flags, own.models),
         }
     )
 
 
-def _make_models(flags: RunFlags) -> dict[str, object]:
-    limits = (flags.max_cost, flags.max_tokens, flags.max_requests)
-    of_job = (flags.max_job_cost, flags.max_job_tokens, flags.max_job_requests)
-    replay = flags.replay_model
-    given = [
-        value for value in (*limits, *of_job, *flags.model_endpoint, replay) if value is not None
-    ]
-    if given and not flags.gateway:
+def _make_models(flags: RunFlags, own: ModelSettings) -> ModelSettings:
+    replay = flags.replay_model or own.replay
+    trial, job = own.trial_limits, own.job_limits
+    if flags.max_cost is not None:
+        trial = trial.model_copy(update={"cost_usd": flags.max_cost})
+    if flags.max_job_cost is not None:
+        job = job.model_copy(update={"cost_usd": flags.max_job_cost})
+    endpoints = {**own.endpoints, **parse_endpoints(flags.model_endpoint)}
+    gateway = flags.gateway and own.gateway
+    if not gateway and (endpoints or replay or (trial, job) != (ModelLimits(), ModelLimits())):
         raise click.UsageError(
             "--no-gateway cannot be combined with --model-endpoint, --replay-model and limits: "
             "they need the gateway"
@@ -459,32 +464,17 @@ def _make_models(flags: RunFlags) -> dict[str, object]:
     if replay is not None and not replay.is_dir():
         found = "a file" if replay.exists() else "no such directory"
         raise InputError(f"{replay}: {found}; expected the directory of a trial or a job")
-    names = ("cost_usd", "tokens", "requests")
-    return {
-        "gateway": flags.gateway,
-        "endpoints": parse_endpoints(flags.model_endpoint),
-        "trial_limits": dict(zip(names, limits, strict=True)),
-        "job_limits": dict(zip(names, of_job, strict=True)),
-        "replay": replay.resolve() if replay is not None else None,
-        "on_difference": flags.on_difference or "stop",
-    }
+    return ModelSettings(
+        gateway=gateway,
+        endpoints=endpoints,
+        trial_limits=trial,
+        job_limits=job,
+        replay=replay.resolve() if replay is not None else None,
+        on_difference=cast(OnDifference, flags.on_difference or own.on_difference),
+    )
 
 
-def _check_experiment(flags: RunFlags) -> str | None:
-    if flags.experiment is not None and not _NAME.fullmatch(flags.experiment):
-        raise InputError(
-            f"--experiment is {flags.experiment!r}; expected letters, digits, '.', '_' and '-'"
-        )
-    return flags.experiment
-
-
-def _check_dataset(name: str | None) -> str | None:
-    if name is not None:
-        check_dataset_id(name)
+def _check_experiment(name: str | None) -> str | None:
+    if name is not None and not _NAME.fullmatch(name):
+        raise InputError(f"--experiment is {name!r}; expected letters, digits, '.', '_' and '-'")
     return name
-
-
-def _check_prompt(path: Path | None) -> Path | None:
-    if path is not None and not path.is_file():
-        raise InputError(f"{path}: no such file; expected the agent's system prompt")
-    return path.resolve() if path is not None else None

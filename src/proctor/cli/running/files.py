@@ -8,12 +8,12 @@ from typing import get_args, get_origin
 
 from pydantic import BaseModel
 
-from proctor.errors import InputError
+from proctor.errors import ConfigError, InputError
 from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.later import JOB_KEYS
 from proctor.job.config_file import load_job_config, make_job_config
-from proctor.sentence import reason_of
+from proctor.sentence import reason_of, shown
 
 # Parsing of .env files as python-dotenv does, which harbor uses.
 #
@@ -111,13 +111,22 @@ _LATER_KEYS = frozenset(
 )
 
 
-def load_base_config(path: Path, default_name: str) -> tuple[JobConfig, list[str]]:
-    """Load the job that a file describes, with notes about the file."""
+def load_base_config(
+    path: Path, default_name: str
+) -> tuple[JobConfig, dict[str, object], list[str]]:
+    """Load the job that a file describes, its own settings (`proctor`), and notes about the file.
+
+    Raises:
+        ConfigError: its settings are not a table.
+    """
     notes: list[str] = []
     values = load_job_config(path, notes)
+    table = values.pop("proctor", {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: proctor is {shown(table)}; expected a table of settings")
     config = make_job_config({"job_name": default_name, **values}, where=str(path))
     notes += [f"{path}: {key} is not a key of a job config; ignored" for key in list_unread(values)]
-    return config, notes
+    return config, table, notes
 
 
 def load_env_file(path: Path, host: Mapping[str, str]) -> dict[str, str]:

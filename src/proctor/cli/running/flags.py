@@ -29,8 +29,6 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True):
     task_git_url: str | None = None
     task_git_commit: str | None = None
     extra_instruction_path: Paths = ()
-    task_order: str | None = None
-    strict_tasks: bool = False
 
     # Agents
     agent: str | None = None
@@ -77,11 +75,7 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True):
     gateway: bool = False
     model_endpoint: Texts = ()
     max_cost: float | None = None
-    max_tokens: int | None = None
-    max_requests: int | None = None
     max_job_cost: float | None = None
-    max_job_tokens: int | None = None
-    max_job_requests: int | None = None
     replay_model: Path | None = None
     on_difference: str | None = None
 
@@ -111,9 +105,6 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True):
     # Additional content of records
     experiment: str | None = None
     extend_experiment: bool = False
-    dataset_id: str | None = None
-    adaptation: Path | None = None
-    system_prompt: Path | None = None
     ledger: Path | None = None
     no_ledger: bool = False
     key: Path | None = None

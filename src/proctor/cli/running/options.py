@@ -106,11 +106,6 @@ _ENVIRONMENT = option(
     "nothing), one of harbor's, such as daytona, e2b or modal, or MODULE:CLASS.  "
     "[default: sandbox]",
 )
-_DATASET_ID = option(
-    "--dataset-id",
-    metavar="NAME@VERSION",
-    help="Dataset to name in the records.  [default: the one --dataset found]",
-)
 _OVERRIDES = (
     option(
         "--override-cpus",
@@ -217,13 +212,6 @@ task_options: Decorator = section(
     option("--task-git-url", help="Git repository that contains --path."),
     option("--task-git-commit", help="Commit of that repository; requires --task-git-url."),
     _many("--extra-instruction-path", type=FILE, help="Append this file to every instruction."),
-    option(
-        "--task-order",
-        type=click.Choice(["name", "directory"]),
-        help="Sort tasks by name, or keep the order of the directory listing, as harbor does."
-        "  [default: name]",
-    ),
-    option("--strict-tasks", is_flag=True, help="Refuse the whole job if any task is invalid."),
 )
 
 agent_options: Decorator = section(
@@ -409,11 +397,7 @@ model_options: Decorator = section(
         "environment.",
     ),
     option("--max-cost", type=_DOLLARS, help="Limit what the model of one trial may cost."),
-    option("--max-tokens", type=_FROM_1, help="Limit the tokens of one trial."),
-    option("--max-requests", type=_FROM_1, help="Limit the requests of one trial to its model."),
     option("--max-job-cost", type=_DOLLARS, help="Limit the cost of all trials together."),
-    option("--max-job-tokens", type=_FROM_1, help="Limit the tokens of all trials together."),
-    option("--max-job-requests", type=_FROM_1, help="Limit the requests of all trials together."),
     option(
         "--replay-model",
         type=FILE,
@@ -479,9 +463,6 @@ record_options: Decorator = section(
         is_flag=True,
         help="Allow adding other agents, tasks or attempts to an experiment in the ledger.",
     ),
-    _DATASET_ID,
-    option("--adaptation", type=FILE, help="Read the tasks' adaptation from this JSON file."),
-    option("--system-prompt", type=FILE, help="Read the agent's system prompt from this file."),
     option(
         "--ledger",
         type=FILE,
