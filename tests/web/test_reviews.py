@@ -16,6 +16,7 @@ from proctor.errors import BusyError
 from proctor.ledger.entry import ReviewEntry
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.lock import LOCK
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import list_remarks
 from proctor.ledger.verification.verify import verify_ledger
@@ -167,7 +168,7 @@ def test_a_ledger_that_another_writes_to_is_busy(
     monkeypatch.setattr(reviews, "PATIENCE_SEC", 0.2)
     before = state_of(ledger)
     with writing_to(DataSource(ledger=ledger)) as client:
-        fd = os.open(ledger, os.O_RDONLY)
+        fd = os.open(ledger / LOCK, os.O_RDONLY)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             with open_for_writing(tmp_path) as opened:

@@ -347,15 +347,15 @@ def _certify_metric(metric: ScoredMetric) -> CertifiedMetric:
     name, result = metric.declared.name, metric.entry
     if result is not None:
         # A script's values are passed through JSON as harbor would write them.
-        result = json.loads(render_json(result)) if name not in METRICS else _write_all(result)
+        result = (
+            json.loads(render_json(result))
+            if name not in METRICS
+            else {
+                key: write_number(value) if isinstance(value, float) else value
+                for key, value in result.items()
+            }
+        )
     return CertifiedMetric(name, str(metric.origin), metric.declared.inferred, result)
-
-
-def _write_all(entry: Mapping[str, object]) -> dict[str, object]:
-    return {
-        key: write_number(value) if isinstance(value, float) else value
-        for key, value in entry.items()
-    }
 
 
 def _certify_outcome(summary: Summary) -> CertifiedOutcome:

@@ -169,7 +169,7 @@ def _leave_out_defaults(table: dict[str, object], defaults: dict[str, object]) -
         name: _leave_out_in_list(name, value)
         for name, value in table.items()
         if not (
-            _is_nothing(value)
+            (value is None or value is False or value == [] or value == {})
             if name not in defaults or (has_class and name in _INSTEAD_OF_A_CLASS)
             else value == defaults[name]
         )
@@ -184,10 +184,6 @@ def _leave_out_in_list(name: str, value: object) -> object:
     return [
         _leave_out_defaults(item, defaults) if isinstance(item, dict) else item for item in value
     ]
-
-
-def _is_nothing(value: object) -> bool:
-    return value is None or value is False or value == [] or value == {}
 
 
 def _audit_usage(path: str, document: object) -> Iterator[Finding]:

@@ -70,7 +70,13 @@ def _audit_record(found: FoundTrial) -> Iterator[Finding]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         yield Finding(Kind.TORN_FILE, path, f"{path}: not a record: {error}")
         return
-    yield from _audit_ids(found, own, path)
+    pairs = [("trial_id", own.trial_id, make_id(found.trial.name))]
+    if own.task.task_id != UNRESOLVED:
+        pairs.append(("task_id", own.task.task_id, found.trial.task))
+    for name, recorded, expected in pairs:
+        if recorded != expected:
+            message = f"the record has the {name} {recorded}, the trial result {expected}"
+            yield Finding(Kind.EDITED_RECORD, path, message, recorded, expected)
     # A runner that could not write the final record left the one of the last phase.
     if not any(error.startswith(DID_NOT_END) for error in own.evaluation.validity.errors):
         yield from _audit_evaluation(found, own.evaluation, path)
@@ -85,16 +91,6 @@ def find_record_faults(found: FoundTrial, record: bytes, where: str) -> list[str
     if any(error.startswith(DID_NOT_END) for error in own.validity.errors):
         return []
     return [finding.message for finding in _audit_evaluation(found, own, where)]
-
-
-def _audit_ids(found: FoundTrial, own: _Own, path: str) -> Iterator[Finding]:
-    pairs = [("trial_id", own.trial_id, make_id(found.trial.name))]
-    if own.task.task_id != UNRESOLVED:
-        pairs.append(("task_id", own.task.task_id, found.trial.task))
-    for name, recorded, expected in pairs:
-        if recorded != expected:
-            message = f"the record has the {name} {recorded}, the trial result {expected}"
-            yield Finding(Kind.EDITED_RECORD, path, message, recorded, expected)
 
 
 def _audit_evaluation(found: FoundTrial, own: _Evaluation, path: str) -> Iterator[Finding]:

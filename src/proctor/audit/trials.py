@@ -137,10 +137,18 @@ def _audit_claim(found: FoundTrial, profile: Profile) -> Iterator[Finding]:
         yield from _audit_unweighed(found)
     elif not found.follows or found.claimed is None:
         yield _unfollowed(found)
-    elif isinstance(found.evidence, Scored) and _has_both_files(found.directory):
+    elif isinstance(found.evidence, Scored) and all(
+        os.path.exists(f"{found.directory}/verifier/reward.{kind}") for kind in ("txt", "json")
+    ):
         path = f"{found.directory}/verifier/reward.txt"
         yield Finding(Kind.UNUSED_REWARD_FILE, path, "reward.json is there too and decides")
-    yield from _note_lost_number(found)
+    written = found.claimed.rewards if found.claimed else None
+    lost = [key for key, value in (written or {}).items() if value is None]
+    if lost:
+        message = (
+            f"{', '.join(lost)}: no finite number, written as null; harbor cannot read it back"
+        )
+        yield Finding(Kind.LOST_NUMBER, f"{found.directory}/result.json", message)
 
 
 def _unfollowed(found: FoundTrial) -> Finding:
@@ -185,16 +193,6 @@ def _audit_unweighed(found: FoundTrial) -> Iterator[Finding]:
     elif found.evidence is None and verifier.import_path and found.claimed is not None:
         message = f"rewards of the custom verifier {verifier.import_path}; it left no reward file"
         yield Finding(Kind.NO_REWARD_FILES, found.directory, message)
-
-
-def _note_lost_number(found: FoundTrial) -> Iterator[Finding]:
-    written = found.claimed.rewards if found.claimed else None
-    lost = [key for key, value in (written or {}).items() if value is None]
-    if lost:
-        message = (
-            f"{', '.join(lost)}: no finite number, written as null; harbor cannot read it back"
-        )
-        yield Finding(Kind.LOST_NUMBER, f"{found.directory}/result.json", message)
 
 
 def _audit_exception(found: FoundTrial) -> Iterator[Finding]:
@@ -246,7 +244,3 @@ def _names_exception(trace: str, exception: str) -> bool:
         return exception in data.decode("utf-8", "replace")
     except OSError:
         return False
-
-
-def _has_both_files(directory: str) -> bool:
-    return all(os.path.exists(f"{directory}/verifier/reward.{kind}") for kind in ("txt", "json"))

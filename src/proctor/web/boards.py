@@ -64,7 +64,9 @@ def _show_board(request: Request) -> Response:
             key = ("board", dataset, at or size, size, number, page)
         piece = source.kept.find(key)
         if piece is None:
-            board = _make(ledger, dataset, at)
+            if dataset not in {each.dataset for each in list_datasets(ledger)}:
+                raise NotThereError(f"there is no dataset {dataset[:80]!r} in this ledger")
+            board = make_board(ledger, dataset, at=at)
             piece = _render_trials(board, number, page) if number else _render_board(board)
             source.kept.keep(key, piece)
     title = f"Row {number} of {dataset}" if number else f"Board of {dataset}"
@@ -82,12 +84,6 @@ def _read_at(request: Request) -> int | None:
     if text and not (text.isascii() and text.isdecimal()):
         raise InputError(f"at is {text[:40]!r}; expected a log size, a whole number")
     return int(text[:18]) if text else None
-
-
-def _make(ledger: LedgerReader, dataset: str, at: int | None) -> Board:
-    if dataset not in {each.dataset for each in list_datasets(ledger)}:
-        raise NotThereError(f"there is no dataset {dataset[:80]!r} in this ledger")
-    return make_board(ledger, dataset, at=at)
 
 
 def _render_board(board: Board) -> Markup:

@@ -45,7 +45,11 @@ def _show_file(request: Request) -> Response:
         if file is None:
             raise NotThereError("the trial lists no file of that name")
         if file.state == "withheld":
-            return _say_withheld(file)
+            said = file.withheld_by
+            why = f": {said.reason} ({said.author}, entry {said.seq} of the ledger)" if said else ""
+            return say_problem(
+                410, f"{file.path} was withheld{why}. Its digest stays: {file.sha256}"
+            )
         if file.state == "lost":
             raise MissingArtifactError(f"evidence {file.path!r} is lost: {file.sha256}")
         stack = contextlib.ExitStack()
@@ -59,12 +63,6 @@ def _show_file(request: Request) -> Response:
         except BaseException:
             stack.close()
             raise
-
-
-def _say_withheld(file: TrialFile) -> Response:
-    said = file.withheld_by
-    why = f": {said.reason} ({said.author}, entry {said.seq} of the ledger)" if said else ""
-    return say_problem(410, f"{file.path} was withheld{why}. Its digest stays: {file.sha256}")
 
 
 def _open(known: TrialView, file: TrialFile, stack: contextlib.ExitStack) -> BinaryIO:

@@ -279,7 +279,7 @@ class JobFiles:
             name,
             record="",
             status=status,
-            task_id=_task_of(name),
+            task_id=shown_name(name.rpartition("__")[0] or name),
             exception=exception,
             cost_usd=cost_usd,
             place=place,
@@ -355,11 +355,6 @@ def _find_cost(published: PublishedResult | None) -> float | None:
     """The cost of all trials by result.json."""
     cost = published.stats.get("cost_usd") if published else None
     return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None
-
-
-def _task_of(name: str) -> str:
-    """The task that an unfinished trial's directory is named after, or the whole name."""
-    return shown_name(name.rpartition("__")[0] or name)
 
 
 def _find_seconds(result: JobDocument) -> float | None:

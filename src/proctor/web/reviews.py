@@ -118,7 +118,11 @@ def require_token(request: Request) -> None:
     Raises:
         HTTPException: 401 without a token, 403 with a wrong one or from a page of another site.
     """
-    _check_origin(request)
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    own = f"http://{request.headers.get('host', '')}"
+    # "none" is a request that the user made directly, such as from a bookmark.
+    if (origin is not None and origin != own) or site not in (None, "same-origin", "none"):
+        raise HTTPException(403, "a page of another site sent this; nothing was written")
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         _check_token(request, bearer.strip())
@@ -128,7 +132,7 @@ def require_token(request: Request) -> None:
         raise HTTPException(401, f"writing needs a token: {_HINT}", {"WWW-Authenticate": "Bearer"})
     _check_token(request, cookie)
     # Browsers send the cookie with requests of other sites too (CSRF), so check the page of origin.
-    if not _says_own_page(request):
+    if not ("origin" in request.headers or request.headers.get("sec-fetch-site") == "same-origin"):
         raise HTTPException(403, "the request does not say that a page of this viewer sent it")
 
 
@@ -193,18 +197,6 @@ def exchange_token(request: Request) -> Response | None:
     # Scripts cannot read it, and other sites' requests do not carry it.
     response.set_cookie(cookie_name(request), given, httponly=True, samesite="strict", path="/")
     return response
-
-
-def _check_origin(request: Request) -> None:
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-    own = f"http://{request.headers.get('host', '')}"
-    # "none" is a request that the user made directly, such as from a bookmark.
-    if (origin is not None and origin != own) or site not in (None, "same-origin", "none"):
-        raise HTTPException(403, "a page of another site sent this; nothing was written")
-
-
-def _says_own_page(request: Request) -> bool:
-    return "origin" in request.headers or request.headers.get("sec-fetch-site") == "same-origin"
 
 
 def _check_token(request: Request, given: str) -> None:

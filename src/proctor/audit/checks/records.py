@@ -34,7 +34,9 @@ def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
     unchecked: tuple[str, ...] = ()
     found = _find_files(loaded.record, evidence)
     if evidence:
-        tally.add(_judge(each) for each in found if each.is_problem)
+        tally.add(
+            Diagnostic(f"file-{each.state}", each.message) for each in found if each.is_problem
+        )
         absent = [each.path for each in found if each.state == "absent"]
         unchecked = tuple(f"{name}: in none of the given directories" for name in absent)
     elif named := _count_named(loaded.record):
@@ -112,10 +114,6 @@ def _look_into(root: str, found: Evidence) -> Evidence:
 
 def _rank(found: Evidence) -> int:
     return _STANDING.index(found.state)
-
-
-def _judge(found: Evidence) -> Diagnostic:
-    return Diagnostic(f"file-{found.state}", found.message)
 
 
 def _count_named(record: TrialRecord) -> int:

@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -90,7 +90,8 @@ class FileLines:
             with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a path as text
                 # After opening, so that the checked file is the one that is read.
                 self._check(os.fstat(file.fileno()))
-                return _read_at(file, span)
+                file.seek(span.begin)
+                return file.read(span.size)
         except OSError as error:
             raise ChangedTraceError(f"{self.path}: cannot be read: {reason_of(error)}") from error
 
@@ -223,8 +224,3 @@ def _encode(entry: Entry) -> bytes:
 
 def _count(piece: bytes) -> int:
     return piece.count(b"\n") + (not piece.endswith(b"\n"))
-
-
-def _read_at(file: BinaryIO, span: Span) -> bytes:
-    file.seek(span.begin)
-    return file.read(span.size)
