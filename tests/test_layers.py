@@ -52,7 +52,7 @@ LOADED_ON_USE = frozenset(
         "proctor.agents.chat.settings",
         "proctor.agents.replay",
         "proctor.api",
-        "proctor.cluster.opening",
+        "proctor.cluster.executor",
         "proctor.environments.docker.engine",
         "proctor.environments.docker.environment",
         "proctor.environments.docker.image",

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from proctor.cli.running.place import Place, choose_place
-from proctor.cluster.opening import OnCluster
-from proctor.cluster.variables import HELD, find_variables
+from proctor.cluster.executor import OnCluster
+from proctor.cluster.shipping import HELD, find_variables
 from proctor.errors import ClusterError
 from proctor.harbor.configs import AgentConfig
 from tests.cluster.ray_cluster import ROOT

@@ -23,7 +23,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from proctor import __version__
-from proctor.cluster.images import find_images, find_missing, put_image, receive_image
+from proctor.cluster.connection import connect, disconnect, find_address
 from proctor.cluster.link import (
     Asked,
     Began,
@@ -49,8 +49,14 @@ from proctor.cluster.nodes import (
     find_demand,
     read_nodes,
 )
-from proctor.cluster.shipping import Shipping
-from proctor.cluster.variables import find_variables
+from proctor.cluster.shipping import (
+    Shipping,
+    find_images,
+    find_missing,
+    find_variables,
+    put_image,
+    receive_image,
+)
 from proctor.cluster.worker import (
     Returned,
     TrialOrder,
@@ -209,7 +215,12 @@ class RayExecutor:
     ) -> list[Any]:
         """Run a function on each of these nodes."""
         asked = ray.remote(num_cpus=0, max_retries=0)(ask)
-        refs = [asked.options(scheduling_strategy=_pin(node)).remote(*arguments) for node in nodes]
+        refs = [
+            asked.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+            ).remote(*arguments)
+            for node in nodes
+        ]
         answers = []
         for node, ref in zip(nodes, refs, strict=True):
             try:
@@ -469,7 +480,13 @@ class RayExecutor:
                 continue
             try:
                 nodes = await asyncio.to_thread(self._find_nodes)
-                check_fit(nodes, {each.spec.name: _find_demand(each.spec) for each in waiting})
+                check_fit(
+                    nodes,
+                    {
+                        each.spec.name: find_demand(each.spec.task, each.spec.config.environment)
+                        for each in waiting
+                    },
+                )
                 n_missed = 0
             except (ClusterError, RayError) as error:
                 n_missed += 1
@@ -482,14 +499,6 @@ class RayExecutor:
         for running in self._runs.values():
             if not running.broken.done():
                 running.broken.set_exception(error)
-
-
-def _find_demand(spec: TrialSpec) -> Demand:
-    return find_demand(spec.task, spec.config.environment)
-
-
-def _pin(node: Node) -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(node.node_id, soft=False)
 
 
 def _explain_link(error: RayError) -> ClusterError:
@@ -531,3 +540,27 @@ def _watched[T](waiting: asyncio.Future[T]) -> asyncio.Future[T]:
     """Let a future fail in silence if nobody waits for it any more."""
     waiting.add_done_callback(lambda each: each.cancelled() or each.exception())
     return waiting
+
+
+@dataclass(frozen=True, slots=True)
+class OnCluster:
+    """Runs the trials of a job on a cluster; see OpenExecutor."""
+
+    on: str
+    """`ray`, or an address."""
+    is_insecure: bool = False
+
+    @contextlib.asynccontextmanager
+    async def __call__(self, order: ExecutorOrder) -> AsyncIterator[RayExecutor]:
+        """Connect, and yield the executor."""
+        address = find_address(self.on, order.host)
+        was_connected = ray.is_initialized()
+        # Not in a thread: Ray wants the main one.
+        connect(address, is_insecure=self.is_insecure)
+        try:
+            executor = RayExecutor(order, is_insecure=self.is_insecure)
+            async with executor.receiving():
+                yield executor
+        finally:
+            if not was_connected:
+                await asyncio.to_thread(disconnect)

@@ -35,17 +35,17 @@ def find_records(root: Path) -> list[Path]:
         InputError: there is no such directory, or no record in it.
     """
     try:
-        experiments = sorted(path for path in root.iterdir() if _is_experiment(path))
+        experiments = sorted(
+            path
+            for path in root.iterdir()
+            if path.is_dir() and not path.is_symlink() and not path.name.startswith(("_", "."))
+        )
         found = [path for each in experiments for path in sorted(each.glob("*.json"))]
     except OSError as error:
         raise InputError(f"{root}: cannot be read: {error.strerror}") from error
     if not found:
         raise InputError(f"{root}: no records; expected EXPERIMENT/TRIAL.json in it")
     return found
-
-
-def _is_experiment(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink() and not path.name.startswith(("_", "."))
 
 
 def submit_record(path: Path) -> Submission:

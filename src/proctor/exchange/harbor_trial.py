@@ -21,7 +21,6 @@ from proctor.harbor.record import (
     NO_MODEL,
     NOT_CONFIGURATION,
     UNRESOLVED,
-    Ending,
     RecordSource,
     build_record,
     find_image,
@@ -34,7 +33,6 @@ from proctor.harbor.record import (
     make_timing,
     refer_files,
 )
-from proctor.harbor.trial import FoundTrial
 from proctor.record.cost import CostBasis
 from proctor.record.document import render_refusal
 from proctor.record.ids import check_id
@@ -83,7 +81,11 @@ def make_record(
     except ValidationError as error:
         raise RecordError(f"{request.trial}: {render_refusal(error)}") from None
     record, basis = build_record(source)
-    if _is_complete(record, sources):
+    if (
+        not find_missing(record)
+        and (sources.given is None or sources.given.is_compared)
+        and _find_total(sources.details) is not None
+    ):
         record = record.model_copy(update={"completeness": "complete"})
     check_record(record)
     return record, basis
@@ -103,19 +105,16 @@ def _make_source(request: RecordRequest, sources: Sources) -> RecordSource:
         directory=str(sources.directory),
         trace=sources.trace,
         has_artifacts=any(path.startswith("artifacts/") for path in sources.files),
-        ending=_find_ending(sources.found, sources.details)
+        ending=make_ending(
+            sources.found.document,
+            sources.details,
+            rewards=sources.found.trial.verdict.rewards if sources.found.trial.verdict else None,
+            reasons=(sources.found.evidence.reason,)
+            if isinstance(sources.found.evidence, Unscored)
+            else (),
+        )
         if sources.found and sources.details
         else None,
-    )
-
-
-def _find_ending(found: FoundTrial, details: TrialDetails) -> Ending:
-    """How the trial ended; the rewards that count are those of the reward files."""
-    return make_ending(
-        found.document,
-        details,
-        rewards=found.trial.verdict.rewards if found.trial.verdict else None,
-        reasons=(found.evidence.reason,) if isinstance(found.evidence, Unscored) else (),
     )
 
 
@@ -167,15 +166,6 @@ def _parse_time(text: str, sources: Sources) -> datetime:
         raise JobError(
             f"{sources.directory}: created_at of the job's lock.json is {text!r}: {error}"
         ) from error
-
-
-def _is_complete(record: TrialRecord, sources: Sources) -> bool:
-    """Whether nothing is missing, the task is the one that the trial ran, and the trial ended."""
-    return (
-        not find_missing(record)
-        and (sources.given is None or sources.given.is_compared)
-        and _find_total(sources.details) is not None
-    )
 
 
 # Task, agent, environment, inputs

@@ -75,13 +75,12 @@ def _submit_directory(trial: Path, options: SealOptions) -> Submission:
         )
     )
     job = trial.resolve().parent
-    source = Source(kind="harbor", name=job.parent.parent.name if _is_kept(trial) else job.name)
+    source = Source(
+        kind="harbor",
+        name=job.parent.parent.name if trial.resolve().parent.name == "attempts" else job.name,
+    )
     context = TrialContext(source=source, cost_basis=basis.kind)
     return submit_record(render_record(record), trial, context)
-
-
-def _is_kept(trial: Path) -> bool:
-    return trial.resolve().parent.name == "attempts"
 
 
 def _submit_file(path: Path, options: SealOptions) -> Submission:

@@ -70,14 +70,15 @@ def find_set_aside(path: str) -> frozenset[str]:
 
 
 def _places_of(job: Path) -> list[Path]:
-    places = sorted(each for each in job.iterdir() if each.is_dir() and _is_trial(each))
+    places = sorted(
+        each
+        for each in job.iterdir()
+        if each.is_dir()
+        and any((each / name).is_file() for name in ("result.json", "config.json", "trial.log"))
+    )
     if not places:
         raise InputError(f"{job}: a job without trials; expected one directory per trial in it")
     return places
-
-
-def _is_trial(place: Path) -> bool:
-    return any((place / name).is_file() for name in ("result.json", "config.json", "trial.log"))
 
 
 def _trials_at(path: Path) -> Iterator[TracedTrial]:

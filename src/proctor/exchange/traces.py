@@ -351,7 +351,11 @@ def _make_record(
         ),
         outputs=_make_outputs(found),
         evaluation=make_evaluation(None, [], [NOT_SCORED]),
-        timing=TimingRecord(total_seconds=_find_seconds(facts)),
+        timing=TimingRecord(
+            total_seconds=(facts.ended - facts.began).total_seconds()
+            if facts.began and facts.ended
+            else 0.0
+        ),
         cost=cost,
         completeness="partial",
     )
@@ -365,10 +369,6 @@ def _make_outputs(found: _Found) -> OutputRecord:
     return OutputRecord(
         conversation_path=spoken[0] if spoken else None, trajectory_path=done[0] if done else None
     )
-
-
-def _find_seconds(facts: TraceFacts) -> float:
-    return (facts.ended - facts.began).total_seconds() if facts.began and facts.ended else 0.0
 
 
 def _find_time(path: Path, facts: TraceFacts, options: TraceOptions) -> datetime:

@@ -146,7 +146,11 @@ class Server:
         """Reserve what a request will cost, or return why it is refused."""
         account = route.account
         budgets = [budget for budget in account.budgets if budget.limits]
-        if not budgets or route.method != "POST" or _is_free(route):
+        if (
+            not budgets
+            or route.method != "POST"
+            or route.path.partition("?")[0].rstrip("/").endswith(_FREE)
+        ):
             return None
         # What the answers before this one cost must be known.
         await account.settle()
@@ -391,10 +395,6 @@ def _estimate(route: Route, body: bytes) -> Amount:
         name = route.upstream.provider.name
         cost = price(guess, model, name, datetime.now(UTC)).amount_usd or 0.0
     return Amount(requests=1, tokens=tokens, cost_usd=cost)
-
-
-def _is_free(route: Route) -> bool:
-    return route.path.partition("?")[0].rstrip("/").endswith(_FREE)
 
 
 def _describe_call(

@@ -5,7 +5,6 @@ events and keys are passed over.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
@@ -111,17 +110,13 @@ def _read_body(wire: Wire, body: bytes, notes: Notes, *, is_stream: bool) -> Ass
     start = body[:64].removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith(b"["):
         objects, is_closed = read_array(body, notes)
-        assembled = assemble(_unnamed(objects), notes)
+        assembled = assemble((("", one) for one in objects), notes)
         return Assembled(assembled.body, assembled.is_complete and is_closed)
     looks_streamed = start.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
     if looks_streamed or (is_stream and not start.startswith(b"{")):
         return assemble(read_events(body, notes), notes)
     found = decode_object(body, notes, "the answer")
     return Assembled(found or {}, found is not None)
-
-
-def _unnamed(objects: list[Object]) -> Iterator[tuple[str, Object]]:
-    return (("", one) for one in objects)
 
 
 def render_error(wire: Wire | None, status: int, message: str, code: str) -> bytes:

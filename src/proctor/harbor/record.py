@@ -319,14 +319,11 @@ def _render_report(report: AgentReport) -> Object:
 
 def find_status(error: ExceptionDocument | None, *, was_verified: bool) -> Status:
     """How the agent's own work ended, from the trial's exception."""
-    if error is None or (was_verified and not _is_agents(error)):
+    if error is None or (
+        was_verified and error.exception_type not in (*_CUT_SHORT, "NonZeroAgentExitCodeError")
+    ):
         return "completed"
     return "partial" if error.exception_type in _CUT_SHORT else "failed"
-
-
-def _is_agents(error: ExceptionDocument) -> bool:
-    """Whether an exception ended the agent's work while verification continued."""
-    return error.exception_type in (*_CUT_SHORT, "NonZeroAgentExitCodeError")
 
 
 def render_error(error: ExceptionDocument) -> str:

@@ -177,7 +177,11 @@ def _found_steps(
         return FoundTrial(directory, document, trial, Basis.TRIAL_RESULT, None, profile=profile)
     config = document.config.verifier
     executed = [
-        Step(step.step_name, weighed.verdict, _exception_of(step))
+        Step(
+            step.step_name,
+            weighed.verdict,
+            step.exception_info.exception_type if step.exception_info else None,
+        )
         for step, weighed in weigh_steps(directory, steps, config, profile)
     ]
     by_mean, by_final = trial_verdict(executed, "mean"), trial_verdict(executed, "final")
@@ -188,10 +192,6 @@ def _found_steps(
     evidence = Scored(verdict.rewards) if verdict and verdict.rewards is not None else None
     trial = _trial(document, verdict)
     return FoundTrial(directory, document, trial, Basis.STEP_FILES, evidence, strategy, profile)
-
-
-def _exception_of(step: StepDocument) -> str | None:
-    return step.exception_info.exception_type if step.exception_info else None
 
 
 def _in_claimed_order(verdict: Verdict | None, claimed: VerifierDocument | None) -> Verdict | None:

@@ -5,11 +5,13 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 from proctor.audit.job import Audit, render_verdict
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
-from proctor.exchange.intake import Offer, Reconciliation, Refused, seal_offers
+from proctor.exchange.intake import Offer, Reconciliation, seal_offers
 from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.sentence import count_of
@@ -143,10 +145,8 @@ def describe_reconciliation(outcome: Reconciliation) -> dict[str, object]:
         "found": outcome.found,
         "imported": [_describe(each) for each in outcome.new],
         "already_there": [_describe(each) for each in outcome.known],
-        "refused": [_describe_refused(each) for each in outcome.refused],
-        "left_for_later": [
-            {"where": each.where, "message": each.message} for each in outcome.later
-        ],
+        "refused": msgspec.to_builtins(outcome.refused),
+        "left_for_later": msgspec.to_builtins(outcome.later),
         "notes": outcome.notes,
     }
 
@@ -158,12 +158,4 @@ def _describe(sealed: Sealed) -> dict[str, object]:
         "record": sealed.record,
         "status": sealed.status,
         "entry": sealed.seq,
-    }
-
-
-def _describe_refused(refused: Refused) -> dict[str, object]:
-    return {
-        "where": refused.where,
-        "message": refused.message,
-        "is_conflict": refused.is_conflict,
     }

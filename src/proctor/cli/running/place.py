@@ -40,5 +40,5 @@ def choose_place(on: str, *, is_insecure: bool) -> OpenExecutor | None:
     # What its C++ parts print is not for the user; what matters is said by sentences.
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     # On use: Ray takes a second to load.
-    opened: OpenExecutor = import_module("proctor.cluster.opening").OnCluster(on, is_insecure)
+    opened: OpenExecutor = import_module("proctor.cluster.executor").OnCluster(on, is_insecure)
     return opened

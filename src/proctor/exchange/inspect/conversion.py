@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -287,13 +287,11 @@ def _make_outcome(trial: SelectedTrial) -> Object:
     others = {
         name: {"value": value}
         for name, value in (evaluation.breakdown or {}).items()
-        if name != REWARD and isinstance(value, str | int | float) and _is_finite(value)
+        if name != REWARD
+        and isinstance(value, str | int | float)
+        and (not isinstance(value, float) or math.isfinite(value))
     }
     return {"scores": {REWARD: {"value": reward}, **others}}
-
-
-def _is_finite(value: Any) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _make_usage(cost: CostRecord | None, model: str) -> Object:

@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -257,7 +256,9 @@ def _add_converted(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
     document, traces = trial.document(), read_traces(trial)
     attempt = trial.entry.slot.attempt + 1 if trial.entry.slot else 1
     epoch = log.find_epoch(make_sample_id(trial.record.task.task_id), max(1, attempt))
-    data = _render(make_sample(trial, document, traces, epoch))
+    data = json.dumps(
+        make_sample(trial, document, traces, epoch), ensure_ascii=False, separators=(",", ":")
+    ).encode()
     sample = parse_sample(data, trial.name)
     losses = list(_find_losses(trial, document, sample))
     entries = [entry for trace in traces for entry in trace.entries]
@@ -277,10 +278,6 @@ def _find_losses(trial: SelectedTrial, document: Object, sample: Sample) -> Iter
     if trial.entry.evidence:
         files = f"{len(trial.entry.evidence)} files"
         yield Loss("evidence", files, "the log has their digests, not their bytes")
-
-
-def _render(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _make_eval(key: Key) -> Object:

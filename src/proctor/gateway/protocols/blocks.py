@@ -13,7 +13,7 @@ import msgspec
 
 from proctor.traces.dialects import parse_message
 from proctor.traces.entry import Object
-from proctor.traces.turn import ToolCall, ToolResult, Turn
+from proctor.traces.turn import Turn
 
 MOST_CALLS: Final = 1000
 """Calls of one message; a model that makes more is repeating itself."""
@@ -53,17 +53,12 @@ def slim(turn: Turn) -> Turn:
         role=turn.role,
         text=turn.text,
         thinking=turn.thinking or None,
-        calls=tuple(_slim_call(call) for call in turn.calls[:MOST_CALLS]),
-        results=tuple(_slim_result(result) for result in turn.results),
+        calls=tuple(
+            msgspec.structs.replace(call, arguments=bound(call.arguments), rest={})
+            for call in turn.calls[:MOST_CALLS]
+        ),
+        results=tuple(msgspec.structs.replace(result, rest={}) for result in turn.results),
     )
-
-
-def _slim_call(call: ToolCall) -> ToolCall:
-    return msgspec.structs.replace(call, arguments=bound(call.arguments), rest={})
-
-
-def _slim_result(result: ToolResult) -> ToolResult:
-    return msgspec.structs.replace(result, rest={})
 
 
 def text_block(text: str) -> Object:

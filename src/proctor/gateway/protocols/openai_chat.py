@@ -86,7 +86,9 @@ def read_answer(body: Object, notes: Notes) -> ModelAnswer:
         notes.add(f"usage: {spent.problem}")
     has_usage = isinstance(body.get("usage"), dict) and not spent.problem
     return ModelAnswer(
-        turn=_read_said(message) if isinstance(message, dict) else None,
+        turn=_read_message({**message, "role": "assistant"}, 1)
+        if isinstance(message, dict)
+        else None,
         model=bodies.text_in(body, "model"),
         response_id=bodies.text_in(body, "id"),
         fingerprint=bodies.text_in(body, "system_fingerprint"),
@@ -96,10 +98,6 @@ def read_answer(body: Object, notes: Notes) -> ModelAnswer:
         n_choices=max(len(choices), 1),
         error=bodies.find_error(body) or bodies.find_error(first),
     )
-
-
-def _read_said(message: Object) -> Turn:
-    return _read_message({**message, "role": "assistant"}, 1)
 
 
 def assemble(events: Iterator[tuple[str, Object]], _notes: Notes) -> Assembled:
