@@ -138,7 +138,7 @@ def test_base_and_adapter_rollouts_are_compared_and_labelled_diagnostic(
     for experiment, rewards in (("base", [0.0, 0.5, 0.25]), ("adapter", [1.0, 0.5, 0.75])):
         evaluation, samples = rollouts(rewards, None if experiment == "base" else "lora-7")
         (tmp_path / "e.json").write_text(json.dumps(evaluation))
-        (tmp_path / "s.json").write_text(json.dumps(samples))
+        (tmp_path / "s.json").write_text(json.dumps({"samples": samples}))
         brought = proctor(
             "import", "prime", "-e", experiment, "--evaluation-json", tmp_path / "e.json",
             "--samples-json", tmp_path / "s.json",
