@@ -38,7 +38,7 @@ DECIMALS: dict[str, str] = {
     "src/proctor/job/running.py": "harbor's line about a retry",
     "src/proctor/ledger/lock.py": "a limit in whole seconds",
     "src/proctor/record/cost.py": "a limit in whole dollars",
-    "src/proctor/report/board/conditions.py": "a setting as it was given",
+    "src/proctor/report/board/model.py": "a setting as it was given",
     "src/proctor/report/gate/judging.py": "a share as it was given",
     "src/proctor/report/gate/output.py": "seconds in JUnit's XML",
     "src/proctor/report/page/scale.py": "marks of an axis",

@@ -10,8 +10,8 @@ from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import make_side
 from proctor.report.document.document import render_report
 from proctor.report.document.facts import gather_facts
-from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import Cell, Document, Paragraph, Table
+from proctor.report.symbols import tone_of_codes
 from proctor.web.export import make_pages
 from tests.report.attempts import make_run
 

@@ -6,8 +6,7 @@
     scores      means, pass rates and costs
     behaviour   what agents did, from their traces
     wording     shared phrases
-    levels      tones of integrity findings, by level
-    marks       the attempts at a task as a row of symbols
+    symbols     the attempts at a task as symbols, the levels of findings as tones
     comparison/ compares two runs
     document/   a report about runs
     page/       documents as blocks, rendered as text, Markdown, HTML and plots

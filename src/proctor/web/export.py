@@ -32,13 +32,12 @@ from proctor.record.reasons import outcome_of
 from proctor.report.behaviour import Behaviour, Watch
 from proctor.report.document.document import render_report
 from proctor.report.document.facts import ReportFacts
-from proctor.report.levels import tone_of_codes
-from proctor.report.marks import mark_of
 from proctor.report.page.blocks import Cell, Column, Document, Heading, Table
 from proctor.report.page.figures import UNKNOWN, render_number, render_seconds, render_usd
 from proctor.report.page.html import Links, make_policy
 from proctor.report.page.html import render_page as render_document
 from proctor.report.runs import Run
+from proctor.report.symbols import mark_of, tone_of_codes
 from proctor.sentence import count_of, reason_of
 from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary

@@ -8,8 +8,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
-from proctor.report.levels import tone_of_level
 from proctor.report.page.figures import render_ends, render_percent_ends
+from proctor.report.symbols import tone_of_level
 from proctor.sentence import render_size
 from proctor.trial.finding import level_of, sort_codes
 from proctor.web.data_source import DataSource

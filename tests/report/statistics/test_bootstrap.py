@@ -9,8 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import StatisticsError
-from proctor.report.statistics import resampling
-from proctor.report.statistics.bootstrap import cluster_bootstrap
+from proctor.report.statistics.bootstrap import cluster_bootstrap, resample
 from proctor.report.statistics.intervals import Interval
 from tests.examples import examples
 from tests.lazy_imports import LazyModule
@@ -73,13 +72,13 @@ def test_lanes_add_up_what_plain_additions_do(clusters: list[list[float]], seed:
     draw, n = random.Random(seed).random, len(clusters)
     chosen = [[int(draw() * n) for _ in range(n)] for _ in range(30)]
     expected = [[sum(column[place] for place in row) for row in chosen] for column in columns]
-    assert resampling.resample(columns, n, 30, seed) == expected
+    assert resample(columns, n, 30, seed) == expected
 
 
 def test_many_clusters_are_drawn_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
     clusters = [[float(i % 7 == 0), float(i % 3)] for i in range(40)]
     in_lanes = cluster_bootstrap(clusters)
-    monkeypatch.setattr(resampling, "_MANY", 10)
+    monkeypatch.setattr("proctor.report.statistics.bootstrap._MANY", 10)
     assert cluster_bootstrap(clusters) == in_lanes
 
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import StatisticsError
-from proctor.report.statistics.paired import compare_paired
-from proctor.report.statistics.signs import EXACT, MCNEMAR
+from proctor.report.statistics.paired import EXACT, MCNEMAR, compare_paired
 from tests.examples import examples
 from tests.lazy_imports import LazyModule
 

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.report.statistics import signs
-from proctor.report.statistics.signs import EXACT, MONTE_CARLO, binomial_two_sided, sign_flip
+from proctor.report.statistics.paired import (
+    EXACT,
+    FLIPS,
+    MONTE_CARLO,
+    binomial_two_sided,
+    sign_flip,
+)
 from tests.examples import examples
 from tests.lazy_imports import LazyModule
 
@@ -74,7 +79,7 @@ def test_random_flips_come_near_the_exact_count(monkeypatch: pytest.MonkeyPatch)
         exact, method = sign_flip(differences, 1)
         assert method == EXACT
         with monkeypatch.context() as patch:
-            patch.setattr(signs, "_MOST_IN_HALVES", 0)
+            patch.setattr("proctor.report.statistics.paired._MOST_IN_HALVES", 0)
             drawn, method = sign_flip(differences, 1)
         assert method == MONTE_CARLO
         assert drawn == pytest.approx(exact, abs=0.02)
@@ -82,7 +87,7 @@ def test_random_flips_come_near_the_exact_count(monkeypatch: pytest.MonkeyPatch)
 
 def test_random_flips_never_say_0_and_come_again_for_a_seed() -> None:
     differences = [1 + i / 7919 for i in range(100)]
-    assert sign_flip(differences, 1) == (1 / (signs.FLIPS + 1), MONTE_CARLO)
+    assert sign_flip(differences, 1) == (1 / (FLIPS + 1), MONTE_CARLO)
     draw = random.Random(1)
     mixed = [draw.gauss() for _ in range(50)]
     assert sign_flip(mixed, 1) == (0.3487, MONTE_CARLO)

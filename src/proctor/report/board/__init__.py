@@ -1,9 +1,8 @@
 """Boards: the scores of all agents on a dataset, at a position of a ledger.
 
     trials      the trials of a board: supersessions, rescores, withholdings
-    conditions  describes conditions, and how two differ
     numbers     the numbers of one row
-    model       a board as a value
+    model       a board as a value; conditions in words
     policies    checks the rows against a policy
     making      makes a board
     document    a board as JSON

@@ -7,8 +7,7 @@ import msgspec
 
 from proctor.ledger.counting import NOT_COUNTED
 from proctor.ledger.row import TrialRow
-from proctor.report.board.conditions import describe_run, describe_tasks
-from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.model import Board, BoardRow, BoardSection, describe_run, describe_tasks
 from proctor.report.board.numbers import describe_numbers
 from proctor.report.board.trials import BoardTrials
 

@@ -16,8 +16,15 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import SealedPlan, list_plans
 from proctor.ledger.trial_index import TrialFilter, check_text
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.board.conditions import run_differences, task_difference
-from proctor.report.board.model import Board, BoardRow, BoardSection, PlannedCount, PolicyCheck
+from proctor.report.board.model import (
+    Board,
+    BoardRow,
+    BoardSection,
+    PlannedCount,
+    PolicyCheck,
+    run_differences,
+    task_difference,
+)
 from proctor.report.board.numbers import Counted, Reducing, count_reduced
 from proctor.report.board.trials import BoardTrials, TrialReading
 from proctor.sentence import count_of

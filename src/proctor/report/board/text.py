@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proctor.report.board.conditions import describe_run, describe_tasks
-from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.model import Board, BoardRow, BoardSection, describe_run, describe_tasks
 from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
 from proctor.report.page.figures import render_ends, render_percent_ends, render_ranked

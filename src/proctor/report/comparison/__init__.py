@@ -1,8 +1,7 @@
 """Compares two runs: scores, their uncertainty, and behaviour.
 
-    sides       trials of one agent and model, by task
+    sides       trials of one agent and model, by task, and their behaviour
     likeness    differences in conditions, and whether they are allowed
-    measures    behaviour of the sides, and differences task by task
     compared    the comparison as a value
     document    the comparison as a document
 

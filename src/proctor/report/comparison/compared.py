@@ -14,8 +14,7 @@ from proctor.report.comparison.likeness import (
     choose_tasks,
     compare_conditions,
 )
-from proctor.report.comparison.measures import Measure, measure_sides
-from proctor.report.comparison.sides import Side
+from proctor.report.comparison.sides import Measure, Side, measure_sides
 from proctor.report.scores import Scores, all_rewards, score_tasks, scored_rewards
 from proctor.report.statistics.intervals import CONFIDENCE
 from proctor.report.statistics.paired import Paired, PairedTask, compare_paired

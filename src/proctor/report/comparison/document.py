@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from proctor.report.comparison.compared import Comparison, SideFacts, TaskPair
 from proctor.report.comparison.likeness import name_some
-from proctor.report.comparison.measures import OF_TRACES, Mean, Measure
-from proctor.report.levels import tone_of_codes
-from proctor.report.marks import LEGEND, render_marks
+from proctor.report.comparison.sides import OF_TRACES, Mean, Measure
 from proctor.report.page.blocks import (
     Bars,
     Block,
@@ -34,6 +32,7 @@ from proctor.report.page.figures import (
 from proctor.report.page.scale import extent
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.paired import Paired
+from proctor.report.symbols import LEGEND, render_marks, tone_of_codes
 from proctor.report.wording import (
     render_counted,
     render_counts,

@@ -12,8 +12,6 @@ from proctor.report.document.facts import (
     TaskFacts,
     mean_cost,
 )
-from proctor.report.levels import tone_of_codes
-from proctor.report.marks import LEGEND, render_marks
 from proctor.report.page.blocks import (
     Block,
     Cell,
@@ -42,6 +40,7 @@ from proctor.report.scores import Scores
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.efficiency import Spent
 from proctor.report.statistics.paired import compare_paired
+from proctor.report.symbols import LEGEND, render_marks, tone_of_codes
 from proctor.report.wording import (
     render_counted,
     render_counts,

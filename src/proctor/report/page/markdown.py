@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from proctor.report.page.blocks import Block, Document, Facts, Heading, Lines, Paragraph, Table
-from proctor.report.page.drawn import draw_plot
+from proctor.report.page.text import draw_plot
 from proctor.sentence import printable
 
 _SPECIAL = re.compile(r"[*_{}\[\]~#$!\\`|<>&@]|:(?=//)|(?<=www)\.", re.IGNORECASE)

@@ -4,6 +4,8 @@ Wilson's score interval, without continuity correction. It assumes independent t
 attempts at one task are not: `bootstrap` resamples whole tasks.
 """
 
+import math
+from collections.abc import Iterable
 from math import sqrt
 from statistics import NormalDist
 
@@ -50,3 +52,18 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval |
     low = 0.0 if successes == 0 else max(middle - half, 0.0)
     high = 1.0 if successes == n else min(middle + half, 1.0)
     return Interval(low, high)
+
+
+def finite_sum(values: Iterable[float]) -> float:
+    """The sum, rounded once; the order of the values does not matter.
+
+    Raises:
+        StatisticsError: a value is not finite, or the sum too large for a float.
+    """
+    try:
+        total = math.fsum(values)
+    except (OverflowError, ValueError):  # too large, or both infinities
+        total = math.inf
+    if not math.isfinite(total):
+        raise StatisticsError("a reward is not finite; expected finite numbers")
+    return total

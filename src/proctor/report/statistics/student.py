@@ -11,8 +11,7 @@ from collections.abc import Sequence
 # scipy.stats takes three times as long to import, and asks this function.
 from scipy.special import stdtrit
 
-from proctor.report.statistics.intervals import CONFIDENCE, Interval, check_confidence
-from proctor.report.statistics.sums import finite_sum
+from proctor.report.statistics.intervals import CONFIDENCE, Interval, check_confidence, finite_sum
 
 
 def cluster_student(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from proctor.report.statistics.sums import finite_sum
+from proctor.report.statistics.intervals import finite_sum
 
 
 class TaskSpread(msgspec.Struct, frozen=True):

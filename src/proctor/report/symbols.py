@@ -1,9 +1,11 @@
-"""The attempts at a task as a row of symbols."""
+"""Symbols and tones: the attempts at a task, the levels of integrity findings."""
 
 from collections.abc import Iterable
 from typing import Final
 
+from proctor.report.page.blocks import Tone
 from proctor.report.statistics.efficiency import PASS_MARK
+from proctor.trial.finding import Level, worst_level
 
 PASSED: Final = "●"
 PARTLY: Final = "◐"
@@ -27,3 +29,19 @@ def render_marks(rewards: Iterable[float | None]) -> str:
     """The symbols of all attempts in order, limited to twenty."""
     marks = "".join(map(mark_of, rewards))
     return marks if len(marks) <= _MOST else f"{marks[:_MOST]}+{len(marks) - _MOST}"
+
+
+# Integrity findings
+
+
+_TONES: Final[dict[Level, Tone]] = {Level.ALARM: "bad", Level.NOTICE: "warn", Level.INFO: "soft"}
+
+
+def tone_of_level(level: Level | None) -> Tone:
+    """The tone of a level; red only for alarms, none without a finding."""
+    return _TONES[level] if level is not None else ""
+
+
+def tone_of_codes(codes: Iterable[str]) -> Tone:
+    """The tone of the worst finding."""
+    return tone_of_level(worst_level(codes))
