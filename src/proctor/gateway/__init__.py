@@ -11,7 +11,6 @@
     budget       limits on what may be spent
     weather      retries, and one pace for all trials of a job
     recording    model-calls.jsonl, written and read
-    normalized   requests without what differs in every run
     recordings   finds the recorded exchanges of a trial or a job
     replay       answers requests from recorded exchanges
     exchange     a request and its answer, in terms that all protocols share

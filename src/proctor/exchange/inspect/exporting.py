@@ -11,7 +11,6 @@ its samples.
 
 import json
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -172,18 +171,14 @@ def export_trials(selection: Selection, target: Path) -> Exported:
                 if is_uncounted(trial, report):
                     continue
                 with writable(trial, report):
-                    _add_trial(trial, logs, report)
+                    original = _find_original(trial)
+                    if original is None or not _add_original(trial, original, logs, report):
+                        _add_converted(trial, logs, report)
+                    report.trials += 1
             logs.finish()
         finally:
             logs.close()
     return report.exported(target, target / NAME)
-
-
-def _add_trial(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
-    original = _find_original(trial)
-    if original is None or not _add_original(trial, original, logs, report):
-        _add_converted(trial, logs, report)
-    report.trials += 1
 
 
 class _Header(msgspec.Struct):
@@ -260,7 +255,11 @@ def _add_converted(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
         make_sample(trial, document, traces, epoch), ensure_ascii=False, separators=(",", ":")
     ).encode()
     sample = parse_sample(data, trial.name)
-    losses = list(_find_losses(trial, document, sample))
+    kept = {name: value for name, value in sample.own.items() if name != ENTRIES}
+    losses = list(list_losses(document, kept))
+    if trial.entry.evidence:
+        files = f"{len(trial.entry.evidence)} files"
+        losses.append(Loss("evidence", files, "the log has their digests, not their bytes"))
     entries = [entry for trace in traces for entry in trace.entries]
     before = msgspec.to_builtins(entries)
     losses += list_losses(before, msgspec.to_builtins(read_entries(sample, [])), "entries")
@@ -270,14 +269,6 @@ def _add_converted(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
         losses.append(Loss("steps", f"{len(traces)}", why))
     log.add(sample, data)
     report.lose(trial.name, losses)
-
-
-def _find_losses(trial: SelectedTrial, document: Object, sample: Sample) -> Iterator[Loss]:
-    kept = {name: value for name, value in sample.own.items() if name != ENTRIES}
-    yield from list_losses(document, kept)
-    if trial.entry.evidence:
-        files = f"{len(trial.entry.evidence)} files"
-        yield Loss("evidence", files, "the log has their digests, not their bytes")
 
 
 def _make_eval(key: Key) -> Object:
