@@ -28,8 +28,7 @@ from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
 from proctor.environments.sandbox.roots.registry.client import Patience, RegistryClient
-from proctor.environments.sandbox.roots.registry.configuration import Configuration
-from proctor.environments.sandbox.roots.registry.reference import parse_reference
+from proctor.environments.sandbox.roots.registry.configuration import Configuration, parse_reference
 from proctor.environments.sandbox.roots.unpacking import Unpacker, UnpackOrder
 from tests.environments.sandbox.registries import PROGRAMS, real_registry
 from tests.environments.sandbox.rootfs import make_rootfs

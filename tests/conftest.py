@@ -1,6 +1,8 @@
 """Fixtures that every test may use. What only one unit's tests need lives beside them."""
 
+import asyncio
 import gc
+import inspect
 import itertools
 import os
 import re
@@ -68,6 +70,16 @@ _PREPARED_ONCE = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--tier TIER`, for a part of the suite."""
     parser.addoption("--tier", choices=TIERS, help="only the tests of one tier: see tests/tiers.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**given))
+    return True
 
 
 def pytest_configure(config: pytest.Config) -> None:

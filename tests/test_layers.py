@@ -53,7 +53,7 @@ LOADED_ON_USE = frozenset(
         "proctor.agents.replay",
         "proctor.api",
         "proctor.cluster.executor",
-        "proctor.environments.docker.engine",
+        "proctor.environments.docker.program",
         "proctor.environments.docker.environment",
         "proctor.environments.docker.image",
         "proctor.environments.docker.reap",

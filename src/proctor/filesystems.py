@@ -96,19 +96,16 @@ def find_stranger(directory: Path) -> str | None:
     except OSError:
         return None
     if found.st_uid not in (os.geteuid(), 0):
-        return f"{directory}: belongs to {_name_of(found.st_uid)}, not to this user"
+        try:
+            name_of = pwd.getpwuid(found.st_uid).pw_name
+        except KeyError:
+            name_of = f"user {found.st_uid}"
+        return f"{directory}: belongs to {name_of}, not to this user"
     if found.st_mode & stat.S_IWOTH:
         return f"{directory}: world-writable"
     if found.st_mode & stat.S_IWGRP and not _is_own_group(found):
         return f"{directory}: writable by its group, {found.st_gid}"
     return None
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _is_own_group(found: os.stat_result) -> bool:

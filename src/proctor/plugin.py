@@ -34,7 +34,15 @@ def load_class(import_path: str, kind: str, methods: Sequence[str] = ()) -> type
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         raise PluginError(f"{import_path}: {module_name} has no class {class_name!r}")
-    _check_methods(import_path, found, kind, methods)
+    missing = [name for name in methods if not callable(getattr(found, name, None))]
+    # Abstract methods of a base class that were not implemented: instantiating it would fail.
+    missing += sorted(set(getattr(found, "__abstractmethods__", ())).difference(missing))
+    if methods and missing:
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise PluginError(
+            f"{import_path}: has no {', '.join(missing)}; expected {article} {kind} with harbor's "
+            f"interface: {', '.join(methods)}"
+        )
     return found
 
 
@@ -50,15 +58,3 @@ def load_module(name: str) -> Any:
         raise PluginError(
             f"{name} cannot be imported: {error}; install it with: pip install {name}"
         ) from error
-
-
-def _check_methods(import_path: str, found: type, kind: str, methods: Sequence[str]) -> None:
-    missing = [name for name in methods if not callable(getattr(found, name, None))]
-    # Abstract methods of a base class that were not implemented: instantiating it would fail.
-    missing += sorted(set(getattr(found, "__abstractmethods__", ())).difference(missing))
-    if methods and missing:
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise PluginError(
-            f"{import_path}: has no {', '.join(missing)}; expected {article} {kind} with harbor's "
-            f"interface: {', '.join(methods)}"
-        )

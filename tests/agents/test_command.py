@@ -109,20 +109,16 @@ def test_a_secret_in_the_output_is_not_in_the_error(tmp_path: Path) -> None:
     assert str(caught.value).endswith("\nbad key [redacted:API_KEY]")
 
 
-def test_what_it_printed_is_there_when_it_is_killed(tmp_path: Path) -> None:
+async def test_what_it_printed_is_there_when_it_is_killed(tmp_path: Path) -> None:
     place = make_place(tmp_path)
     agent = command(place, "echo begun; sleep 600")
-
-    async def kill_when_begun() -> None:
-        running = asyncio.create_task(agent.run(INSTRUCTION, place, AgentContext()))
-        log = place.inside("/logs/agent/command.txt")
-        while not log.exists() or not log.read_text():
-            await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(kill_when_begun())
+    running = asyncio.create_task(agent.run(INSTRUCTION, place, AgentContext()))
+    log = place.inside("/logs/agent/command.txt")
+    while not log.exists() or not log.read_text():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     assert output(place) == "begun\n"
 
 
@@ -211,23 +207,19 @@ LONG = "printf begin; head -c 20000000 /dev/zero; printf end"
 
 
 @pytest.mark.parametrize("ending", ["", "; exit 3", "; sleep 600"])
-def test_of_a_very_long_output_both_ends_are_kept_also_when_it_fails_or_is_killed(
+async def test_of_a_very_long_output_both_ends_are_kept_also_when_it_fails_or_is_killed(
     tmp_path: Path, ending: str
 ) -> None:
     place = make_place(tmp_path)
     agent = command(place, LONG + ending)
-
-    async def go() -> None:
-        running = asyncio.ensure_future(agent.run(INSTRUCTION, place, AgentContext()))
-        file = place.inside("/logs/agent/command.txt")
-        while not running.done() and not (file.exists() and file.stat().st_size == 20_000_008):
-            await asyncio.sleep(0.01)
-        if "sleep" in ending:
-            running.cancel()
-        with suppress(asyncio.CancelledError, NonZeroAgentExitCodeError):
-            await running
-
-    asyncio.run(go())
+    running = asyncio.ensure_future(agent.run(INSTRUCTION, place, AgentContext()))
+    file = place.inside("/logs/agent/command.txt")
+    while not running.done() and not (file.exists() and file.stat().st_size == 20_000_008):
+        await asyncio.sleep(0.01)
+    if "sleep" in ending:
+        running.cancel()
+    with suppress(asyncio.CancelledError, NonZeroAgentExitCodeError):
+        await running
     kept = output(place)
     n_cut = 20_000_008 - (16 << 20)
     assert len(kept) == (16 << 20) + len(f"\n[{n_cut} bytes cut here]\n")

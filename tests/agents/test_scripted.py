@@ -46,19 +46,15 @@ def test_each_line_is_a_step_with_output_and_exit_code(tmp_path: Path) -> None:
     assert (place.root / "work" / "done").read_text() == "last\n"
 
 
-def test_a_killed_run_leaves_the_steps_up_to_its_last_command(tmp_path: Path) -> None:
+async def test_a_killed_run_leaves_the_steps_up_to_its_last_command(tmp_path: Path) -> None:
     place = make_place(tmp_path)
     agent = scripted(place, "echo one\ntouch began; sleep 600\necho never\n")
-
-    async def kill_in_the_second() -> None:
-        running = asyncio.create_task(agent.run("Do it.", place, AgentContext()))
-        while not (place.root / "work" / "began").exists():
-            await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(kill_in_the_second())
+    running = asyncio.create_task(agent.run("Do it.", place, AgentContext()))
+    while not (place.root / "work" / "began").exists():
+        await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     assert [(entry.step, entry.role) for entry in steps_of(place)] == [
         (0, "user"),
         (1, "tool_call"),

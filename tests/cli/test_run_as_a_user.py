@@ -16,7 +16,7 @@ import pytest
 
 from proctor.environments.sandbox.limits import PREFIX, find_hierarchies
 from proctor.environments.sandbox.reap import reap_dead_runs
-from proctor.environments.sandbox.runs import this_run
+from proctor.environments.sandbox.scratch import this_run
 from tests.become_user import IDS, NO_NAMESPACES, OVERLAY, ROOT
 from tests.cli.programs import Ran
 from tests.cli.programs import command_line as proctor_line

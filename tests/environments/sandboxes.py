@@ -14,8 +14,7 @@ import pytest
 
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.environments.sandbox.runs import this_run
-from proctor.environments.sandbox.scratch import can_hold_upper, scratch_roots
+from proctor.environments.sandbox.scratch import can_hold_upper, scratch_roots, this_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.sandbox.syscalls import unmount
 from proctor.filesystems import file_system_of, list_mounts
@@ -88,7 +87,7 @@ def find_mounts() -> list[str]:
 def place_for_overlays() -> Iterator[Path]:
     """A directory in which a program can mount overlays; nothing is left of it."""
     # Not pytest's own: a socket's path must be short, and an overlay cannot lie on an overlay.
-    places = [Path(tempfile.gettempdir()), Path("/dev/shm")]  # noqa: S108 - looked at
+    places = [Path(tempfile.gettempdir()), Path("/dev/shm")]
     place = next(each for each in places if can_hold_upper(file_system_of(each)))
     top = Path(tempfile.mkdtemp(prefix=_OVERLAYS_PREFIX, dir=place))
     try:

@@ -34,69 +34,59 @@ pytestmark = pytest.mark.usefixtures("cache")
 # Life
 
 
-def test_after_stop_nothing_is_left(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with running(order_of(tmp_path, task=TaskEnvironment(cpus=1, memory_mb=512))) as box:
-            # Processes that ignore signals, odd modes, names that are no text, and a deep tree.
-            await box.exec("trap '' TERM; setsid sleep 1000 & disown")
-            await box.exec(
-                "mkdir /odd && cd /odd && mkdir a && touch a/b && chmod 0 a/b a; "
-                "touch $'\\xff\\n'; ln -s / root; mkfifo pipe; "
-                "for i in $(seq 100); do mkdir d && cd d; done"
-            )
-            assert find_groups() or os.geteuid() != 0
-            assert len(find_scratch()) == 1
-        assert find_groups() == []
-        assert find_scratch() == []
-
+async def test_after_stop_nothing_is_left(tmp_path: Path) -> None:
     before = find_mounts()
-    asyncio.run(go())
+    async with running(order_of(tmp_path, task=TaskEnvironment(cpus=1, memory_mb=512))) as box:
+        # Processes that ignore signals, odd modes, names that are no text, and a deep tree.
+        await box.exec("trap '' TERM; setsid sleep 1000 & disown")
+        await box.exec(
+            "mkdir /odd && cd /odd && mkdir a && touch a/b && chmod 0 a/b a; "
+            "touch $'\\xff\\n'; ln -s / root; mkfifo pipe; "
+            "for i in $(seq 100); do mkdir d && cd d; done"
+        )
+        assert find_groups() or os.geteuid() != 0
+        assert len(find_scratch()) == 1
+    assert find_groups() == []
+    assert find_scratch() == []
     assert find_mounts() == before
 
 
-def test_it_may_be_stopped_twice_and_before_its_start_and_started_again(tmp_path: Path) -> None:
-    async def go() -> str:
-        sandbox = SandboxEnvironment(order_of(tmp_path))
-        await sandbox.stop(delete=True)
-        await sandbox.start(force_build=False)
-        await sandbox.stop(delete=False)
-        await sandbox.stop(delete=True)
-        await sandbox.start(force_build=False)
-        text = await said(sandbox, "echo again")
-        await sandbox.stop(delete=True)
-        return text
-
-    assert asyncio.run(go()) == "again"
+async def test_it_may_be_stopped_twice_and_before_its_start_and_started_again(
+    tmp_path: Path,
+) -> None:
+    sandbox = SandboxEnvironment(order_of(tmp_path))
+    await sandbox.stop(delete=True)
+    await sandbox.start(force_build=False)
+    await sandbox.stop(delete=False)
+    await sandbox.stop(delete=True)
+    await sandbox.start(force_build=False)
+    text = await said(sandbox, "echo again")
+    await sandbox.stop(delete=True)
+    assert text == "again"
     assert find_scratch() == []
 
 
 @pytest.mark.parametrize("delay", [0, 0.01, 0.03, 0.06])
-def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, delay: float) -> None:
-    async def go() -> None:
-        sandbox = SandboxEnvironment(order_of(tmp_path))
-        start = asyncio.ensure_future(sandbox.start(force_build=False))
-        await asyncio.sleep(delay)
-        start.cancel()
-        await asyncio.wait([start])
-        await sandbox.stop(delete=True)
-        assert find_groups() == []
-        assert find_scratch() == []
-
-    asyncio.run(go())
+async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path, delay: float) -> None:
+    sandbox = SandboxEnvironment(order_of(tmp_path))
+    start = asyncio.ensure_future(sandbox.start(force_build=False))
+    await asyncio.sleep(delay)
+    start.cancel()
+    await asyncio.wait([start])
+    await sandbox.stop(delete=True)
+    assert find_groups() == []
+    assert find_scratch() == []
 
 
-def test_a_stop_whose_waiter_is_cancelled_goes_on(tmp_path: Path) -> None:
-    async def go() -> None:
-        sandbox = SandboxEnvironment(order_of(tmp_path))
-        await sandbox.start(force_build=False)
-        stop = asyncio.ensure_future(sandbox.stop(delete=True))
-        await asyncio.sleep(0)
-        stop.cancel()
-        await asyncio.wait([stop])
-        await sandbox.stop(delete=True)
-        assert find_scratch() == []
-
-    asyncio.run(go())
+async def test_a_stop_whose_waiter_is_cancelled_goes_on(tmp_path: Path) -> None:
+    sandbox = SandboxEnvironment(order_of(tmp_path))
+    await sandbox.start(force_build=False)
+    stop = asyncio.ensure_future(sandbox.stop(delete=True))
+    await asyncio.sleep(0)
+    stop.cancel()
+    await asyncio.wait([stop])
+    await sandbox.stop(delete=True)
+    assert find_scratch() == []
 
 
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -107,16 +97,13 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert find_scratch() == []
 
 
-def test_many_at_once_have_each_their_own(tmp_path: Path) -> None:
+async def test_many_at_once_have_each_their_own(tmp_path: Path) -> None:
     async def one(number: int) -> str:
         async with running(order_of(tmp_path, session=f"trial-{number}")) as sandbox:
             await sandbox.exec(f"echo {number} > /mine")
             return await said(sandbox, "cat /mine")
 
-    async def go() -> list[str]:
-        return await asyncio.gather(*map(one, range(8)))
-
-    assert asyncio.run(go()) == [str(number) for number in range(8)]
+    assert (await asyncio.gather(*map(one, range(8)))) == [str(number) for number in range(8)]
     assert find_scratch() == []
 
 
@@ -190,19 +177,15 @@ def test_a_base_that_was_not_imported_is_refused_when_it_starts(tmp_path: Path) 
 
 
 @several_users
-def test_an_image_without_bash_gets_its_commands_from_sh(tmp_path: Path) -> None:
+async def test_an_image_without_bash_gets_its_commands_from_sh(tmp_path: Path) -> None:
     image = tmp_path / "image"
     known = Known({"COLOUR": "red"}, "/home/ada", "ada")
     now = datetime(2026, 1, 1, tzinfo=UTC)
     ImageStore().import_image("small:1", make_rootfs(image), known, now=now)
     config = EnvironmentConfig(kwargs={"base": "small:1"})
-
-    async def go() -> tuple[str, str]:
-        async with running(order_of(tmp_path, config=config)) as sandbox:
-            text = await said(sandbox, 'echo "$0"; echo $COLOUR; id -u; pwd; echo ${HOME}')
-            return text, sandbox.snapshot.runtime_image
-
-    text, pin = asyncio.run(go())
+    async with running(order_of(tmp_path, config=config)) as sandbox:
+        text = await said(sandbox, 'echo "$0"; echo $COLOUR; id -u; pwd; echo ${HOME}')
+        pin = sandbox.snapshot.runtime_image
     assert text.split("\n") == ["sh", "red", "1000", "/home/ada", "/home/ada"]
     assert pin.startswith("small:1@sha256:")
 
@@ -228,14 +211,10 @@ def test_a_dockerfile_decides_user_directory_and_variables(
     assert codes == [FindingCode.BASE_SUBSTITUTED]
 
 
-def test_the_environment_directory_of_a_task_with_a_ready_image_is_in_the_workdir(
+async def test_the_environment_directory_of_a_task_with_a_ready_image_is_in_the_workdir(
     tmp_path: Path,
 ) -> None:
     order = order_of(tmp_path, task=TaskEnvironment(docker_image="ready:1", workdir="/app"))
     (order.environment_dir / "data.txt").write_text("data")
-
-    async def go() -> str:
-        async with running(order) as sandbox:
-            return await said(sandbox, "pwd; cat data.txt")
-
-    assert asyncio.run(go()) == "/app\ndata"
+    async with running(order) as sandbox:
+        assert (await said(sandbox, "pwd; cat data.txt")) == "/app\ndata"

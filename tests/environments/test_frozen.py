@@ -31,48 +31,41 @@ async def see(sandbox: SandboxEnvironment, command: str) -> str:
         await copy.stop(delete=True)
 
 
-def test_a_copy_has_what_was_kept_and_not_what_came_after(tmp_path: Path) -> None:
-    async def live() -> None:
-        async with running(order_of(tmp_path)) as sandbox:
-            assert isinstance(sandbox, Freezing)
-            await said(sandbox, "echo one > /a; rm -r /etc/apt; mkdir /etc/apt")
-            await sandbox.freeze()
-            await said(sandbox, "echo two > /a; touch /b /etc/apt/c")
-            look = "cat /a; ls /b /etc/apt; echo three > /a; touch /etc/apt/d"
-            for _ in range(2):
-                assert await see(sandbox, look) == (
-                    "one\nls: cannot access '/b': No such file or directory\n/etc/apt:"
-                )
-            assert await said(sandbox, "cat /a; ls /etc/apt") == "two\nc"
-            await sandbox.freeze()
-            assert await see(sandbox, "cat /a; ls /b /etc/apt") == "two\n/b\n\n/etc/apt:\nc"
-            assert found_in(sandbox) == []
-
-    asyncio.run(live())
+async def test_a_copy_has_what_was_kept_and_not_what_came_after(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path)) as sandbox:
+        assert isinstance(sandbox, Freezing)
+        await said(sandbox, "echo one > /a; rm -r /etc/apt; mkdir /etc/apt")
+        await sandbox.freeze()
+        await said(sandbox, "echo two > /a; touch /b /etc/apt/c")
+        look = "cat /a; ls /b /etc/apt; echo three > /a; touch /etc/apt/d"
+        for _ in range(2):
+            assert await see(sandbox, look) == (
+                "one\nls: cannot access '/b': No such file or directory\n/etc/apt:"
+            )
+        assert await said(sandbox, "cat /a; ls /etc/apt") == "two\nc"
+        await sandbox.freeze()
+        assert await see(sandbox, "cat /a; ls /b /etc/apt") == "two\n/b\n\n/etc/apt:\nc"
+        assert found_in(sandbox) == []
 
 
-def test_a_copy_has_the_limits_variables_and_working_directory_of_its_model(
+async def test_a_copy_has_the_limits_variables_and_working_directory_of_its_model(
     tmp_path: Path,
 ) -> None:
     task = TaskEnvironment(workdir="/work", memory_mb=200)
-
-    async def live() -> None:
-        order = order_of(tmp_path, task=task, env={"TOLD": "so"})
-        async with running(order) as sandbox:
-            look = 'pwd; echo "$TOLD"; id -u; hostname; ulimit -n'
-            await sandbox.freeze()
-            assert await see(sandbox, look) == await said(sandbox, look)
-            copy = await sandbox.open_frozen(TrialPaths(tmp_path))
-            model, own = sandbox._held.groups, copy._held.groups
-            assert (len(own.directories), own.missing) == (len(model.directories), model.missing)
-            assert not set(own.directories) & set(model.directories)
-            room = await copy.open_room(["/tests", "/logs/verifier"])
-            assert await said(room, "pwd; ls /tests /logs/verifier") == (
-                "/work\n/logs/verifier:\n\n/tests:"
-            )
-            await copy.stop(delete=True)
-
-    asyncio.run(live())
+    order = order_of(tmp_path, task=task, env={"TOLD": "so"})
+    async with running(order) as sandbox:
+        look = 'pwd; echo "$TOLD"; id -u; hostname; ulimit -n'
+        await sandbox.freeze()
+        assert await see(sandbox, look) == await said(sandbox, look)
+        copy = await sandbox.open_frozen(TrialPaths(tmp_path))
+        model, own = sandbox._held.groups, copy._held.groups
+        assert (len(own.directories), own.missing) == (len(model.directories), model.missing)
+        assert not set(own.directories) & set(model.directories)
+        room = await copy.open_room(["/tests", "/logs/verifier"])
+        assert await said(room, "pwd; ls /tests /logs/verifier") == (
+            "/work\n/logs/verifier:\n\n/tests:"
+        )
+        await copy.stop(delete=True)
     assert find_groups() == []
 
 
@@ -91,15 +84,12 @@ def test_the_copies_go_with_the_sandbox(tmp_path: Path) -> None:
     assert list(run.glob("trial-1*")) == []
 
 
-def test_where_nothing_was_kept_nothing_is_opened(tmp_path: Path) -> None:
-    async def live() -> None:
-        async with running(order_of(tmp_path)) as sandbox:
-            with pytest.raises(SandboxError, match="no state of this sandbox was kept"):
-                await sandbox.open_frozen(TrialPaths(tmp_path))
-        with pytest.raises(SandboxError, match="does not run"):
-            await sandbox.freeze()
-
-    asyncio.run(live())
+async def test_where_nothing_was_kept_nothing_is_opened(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path)) as sandbox:
+        with pytest.raises(SandboxError, match="no state of this sandbox was kept"):
+            await sandbox.open_frozen(TrialPaths(tmp_path))
+    with pytest.raises(SandboxError, match="does not run"):
+        await sandbox.freeze()
 
 
 def test_a_copied_tree_is_as_its_model(tmp_path: Path) -> None:

@@ -356,14 +356,11 @@ def test_without_a_helper_it_is_refused_because_every_port_would_be_open(
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_task_without_a_network_keeps_having_none(tmp_path: Path) -> None:
-    async def go() -> None:
-        port = HostPort("127.0.0.1", 80)
-        async with running(declaring(tmp_path, port, network=NO_NETWORK)) as sandbox:
-            with pytest.raises(UnsupportedError, match="network_mode is 'no-network'; only tasks"):
-                await sandbox.open_host_ports()
-
-    asyncio.run(go())
+async def test_a_task_without_a_network_keeps_having_none(tmp_path: Path) -> None:
+    port = HostPort("127.0.0.1", 80)
+    async with running(declaring(tmp_path, port, network=NO_NETWORK)) as sandbox:
+        with pytest.raises(UnsupportedError, match="network_mode is 'no-network'; only tasks"):
+            await sandbox.open_host_ports()
 
 
 # Ordinary users

@@ -83,47 +83,40 @@ def test_users_of_two_sandboxes_are_four_users_of_the_host_and_none_that_it_has(
     assert firsts[0] == firsts[1] != firsts[2] == firsts[3]
 
 
-def test_owners_are_the_same_inside_and_on_the_disk(tmp_path: Path) -> None:
+async def test_owners_are_the_same_inside_and_on_the_disk(tmp_path: Path) -> None:
     script = (
         "stat -c %u:%g / /usr /etc/passwd /usr/bin/env /dev /dev/null /dev/shm /tmp | uniq; "
         "mkdir /made; touch /made/root /made/guest /made/large; chown 1000:1001 /made/guest; "
         "chown 197609012:5 /made/large; chmod 700 /usr/lib; touch /usr/made; chown 5 /usr/made; "
         "rm /etc/passwd; stat -c %u:%g /made/* /usr/made"
     )
-
-    async def go() -> None:
-        async with running(order_of(tmp_path)) as sandbox:
-            assert await said(sandbox, script) == "0:0\n1000:1001\n197609012:5\n0:0\n5:0"
-            await sandbox.exec("touch /made/by-guest", user=1000)
-            assert sandbox._held.slot is not None
-            uppers = sandbox._held.slot.uppers
-            made = {path.name: path.stat() for path in Path(uppers["/"], "made").iterdir()}
-            owners = {name: (found.st_uid, found.st_gid) for name, found in made.items()}
-            assert owners == {"root": (0, 0), "guest": (1000, 1001), "large": (197609012, 5)}
-            assert Path(uppers["/usr"], "made").stat().st_uid == 5
-            assert Path(uppers["/usr"], "lib").stat().st_uid == 0
-            await sandbox.exec("mkdir /logs/agent/d; touch /logs/agent/d/f; chown 7 /logs/agent/d")
-            await sandbox.download_dir("/logs/agent", tmp_path / "fetched")
-            assert (tmp_path / "fetched/d/f").stat().st_uid == 0
-            assert await said(sandbox, "echo well > /dev/stdout; echo ill > /dev/stderr") == (
-                "well\nill"
-            )
-
-    asyncio.run(go())
+    async with running(order_of(tmp_path)) as sandbox:
+        assert await said(sandbox, script) == "0:0\n1000:1001\n197609012:5\n0:0\n5:0"
+        await sandbox.exec("touch /made/by-guest", user=1000)
+        assert sandbox._held.slot is not None
+        uppers = sandbox._held.slot.uppers
+        made = {path.name: path.stat() for path in Path(uppers["/"], "made").iterdir()}
+        owners = {name: (found.st_uid, found.st_gid) for name, found in made.items()}
+        assert owners == {"root": (0, 0), "guest": (1000, 1001), "large": (197609012, 5)}
+        assert Path(uppers["/usr"], "made").stat().st_uid == 5
+        assert Path(uppers["/usr"], "lib").stat().st_uid == 0
+        await sandbox.exec("mkdir /logs/agent/d; touch /logs/agent/d/f; chown 7 /logs/agent/d")
+        await sandbox.download_dir("/logs/agent", tmp_path / "fetched")
+        assert (tmp_path / "fetched/d/f").stat().st_uid == 0
+        assert await said(sandbox, "echo well > /dev/stdout; echo ill > /dev/stderr") == (
+            "well\nill"
+        )
 
 
-def test_what_a_verifier_writes_in_its_room_is_roots_on_the_disk(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with running(order_of(tmp_path)) as sandbox:
-            room = await sandbox.open_room(["/tests", "/logs/verifier"])
-            await room.exec("echo 1 > /logs/verifier/reward.txt; chown 1000 /logs/verifier/*")
-            await room.download_dir("/logs/verifier", tmp_path / "fetched")
-            assert sandbox._held.slot is not None
-            rooms = Path(sandbox._held.slot.session.rooms)
-            (reward,) = rooms.glob("*/reward.txt")
-            assert (reward.parent.stat().st_uid, reward.stat().st_uid) == (0, 1000)
-
-    asyncio.run(go())
+async def test_what_a_verifier_writes_in_its_room_is_roots_on_the_disk(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path)) as sandbox:
+        room = await sandbox.open_room(["/tests", "/logs/verifier"])
+        await room.exec("echo 1 > /logs/verifier/reward.txt; chown 1000 /logs/verifier/*")
+        await room.download_dir("/logs/verifier", tmp_path / "fetched")
+        assert sandbox._held.slot is not None
+        rooms = Path(sandbox._held.slot.session.rooms)
+        (reward,) = rooms.glob("*/reward.txt")
+        assert (reward.parent.stat().st_uid, reward.stat().st_uid) == (0, 1000)
     assert (tmp_path / "fetched/reward.txt").read_text() == "1\n"
 
 
@@ -232,17 +225,16 @@ def test_a_file_system_that_cannot_map_owners_is_on_record(tmp_path: Path) -> No
     assert "Invalid argument" in finding
 
 
-def test_the_hosts_own_network_says_that_ids_are_the_hosts_too(
+async def test_the_hosts_own_network_says_that_ids_are_the_hosts_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/lib/none")
-
-    async def go() -> tuple[str, list[FindingCode]]:
-        async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
-            found = await said(sandbox, "read -r line < /proc/self/uid_map; echo $line")
-            return found, [one.code for one in sandbox.findings]
-
-    assert asyncio.run(go()) == ("0 0 4294967295", [FindingCode.NETWORK_SHARED])
+    async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
+        found = await said(sandbox, "read -r line < /proc/self/uid_map; echo $line")
+        assert (found, [one.code for one in sandbox.findings]) == (
+            "0 0 4294967295",
+            [FindingCode.NETWORK_SHARED],
+        )
 
 
 # Ranges

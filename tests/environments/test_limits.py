@@ -173,64 +173,56 @@ def test_removing_a_group_that_is_gone_is_fine(tmp_path: Path) -> None:
 
 @pytest_on_this_machine
 @pytest.mark.usefixtures("cache")
-def test_memory_beyond_the_limit_kills_the_command_and_not_the_sandbox(tmp_path: Path) -> None:
+async def test_memory_beyond_the_limit_kills_the_command_and_not_the_sandbox(
+    tmp_path: Path,
+) -> None:
     task = TaskEnvironment(memory_mb=64)
     hog = "head -c 200000000 /dev/zero | tail -c 190000000 > /dev/null; exit ${PIPESTATUS[1]}"
-
-    async def go() -> tuple[int, str | None]:
-        async with running(order_of(tmp_path, task=task)) as sandbox:
-            code = (await sandbox.exec(hog)).return_code
-            return code, (await sandbox.exec("echo alive")).stdout
-
-    assert asyncio.run(go()) == (137, "alive\n")
+    async with running(order_of(tmp_path, task=task)) as sandbox:
+        code = (await sandbox.exec(hog)).return_code
+        assert (code, (await sandbox.exec("echo alive")).stdout) == (137, "alive\n")
 
 
 @pytest_on_this_machine
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(("cpus", "quota"), [(None, "200000"), (0.5, "50000")])
-def test_limits_stand_in_the_groups_that_the_sandbox_is_in(
+async def test_limits_stand_in_the_groups_that_the_sandbox_is_in(
     tmp_path: Path, cpus: float | None, quota: str
 ) -> None:
     def read(name: str) -> str:
         (found,) = [group / name for group in find_groups() if (group / name).exists()]
         return found.read_text().strip()
 
-    async def go() -> dict[str, str]:
-        config = EnvironmentConfig(override_cpus=cpus, override_memory_mb=300)
-        order = order_of(tmp_path, task=TASK, config=config)
-        async with running(order) as sandbox:
-            assert not found_in(sandbox)
-            await sandbox.exec("setsid sleep 1000 & disown")
-            counts = {
-                str(len((group / "cgroup.procs").read_text().split())) for group in find_groups()
-            }
-            assert counts == {"3"}  # PID 1, who starts its commands, and what is left of one
-            names = ("memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max")
-            return {name: read(name) for name in names}
-
-    assert asyncio.run(go()) == {
-        "memory.limit_in_bytes": str(300 << 20),
-        "cpu.cfs_quota_us": quota,
-        "pids.max": "4096",
-    }
+    config = EnvironmentConfig(override_cpus=cpus, override_memory_mb=300)
+    order = order_of(tmp_path, task=TASK, config=config)
+    async with running(order) as sandbox:
+        assert not found_in(sandbox)
+        await sandbox.exec("setsid sleep 1000 & disown")
+        counts = {str(len((group / "cgroup.procs").read_text().split())) for group in find_groups()}
+        assert counts == {"3"}  # PID 1, who starts its commands, and what is left of one
+        names = ("memory.limit_in_bytes", "cpu.cfs_quota_us", "pids.max")
+        assert {name: read(name) for name in names} == {
+            "memory.limit_in_bytes": str(300 << 20),
+            "cpu.cfs_quota_us": quota,
+            "pids.max": "4096",
+        }
 
 
 @pytest_on_this_machine
 @pytest.mark.usefixtures("cache")
-def test_a_fork_bomb_ends_at_the_limit_and_the_sandbox_can_still_be_stopped(tmp_path: Path) -> None:
-    async def go() -> int:
-        async with running(order_of(tmp_path)) as sandbox:
-            group = next(group for group in find_groups() if (group / "pids.max").exists())
-            (group / "pids.max").write_text("50")
-            bomb = asyncio.ensure_future(sandbox.exec("while :; do sleep 1000 & done"))
-            while (group / "pids.events").read_text().split() == ["max", "0"]:
-                await asyncio.sleep(0.01)
-            most = int((group / "pids.current").read_text())
-            bomb.cancel()
-            await asyncio.wait([bomb])
-            return most
-
-    assert asyncio.run(go()) <= 50
+async def test_a_fork_bomb_ends_at_the_limit_and_the_sandbox_can_still_be_stopped(
+    tmp_path: Path,
+) -> None:
+    async with running(order_of(tmp_path)) as sandbox:
+        group = next(group for group in find_groups() if (group / "pids.max").exists())
+        (group / "pids.max").write_text("50")
+        bomb = asyncio.ensure_future(sandbox.exec("while :; do sleep 1000 & done"))
+        while (group / "pids.events").read_text().split() == ["max", "0"]:
+            await asyncio.sleep(0.01)
+        most = int((group / "pids.current").read_text())
+        bomb.cancel()
+        await asyncio.wait([bomb])
+        assert most <= 50
     assert find_groups() == []
 
 

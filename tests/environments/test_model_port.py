@@ -329,19 +329,15 @@ def test_a_side_that_has_said_all_still_hears_the_answer() -> None:
 # Environments that cannot
 
 
-def test_environments_say_whether_they_reach_a_gateway(tmp_path: Path) -> None:
+async def test_environments_say_whether_they_reach_a_gateway(tmp_path: Path) -> None:
     assert isinstance(SandboxEnvironment(order_of(tmp_path)), ModelReaching)
     null = NullEnvironment(order_of(tmp_path, config=null_config()))
     assert not isinstance(null, ModelReaching)
     plain = EnvironmentConfig(import_path="tests.environments.plain_env:PlainEnvironment")
     foreign = make_environment(order_of(tmp_path, config=plain))
     assert not isinstance(foreign, ModelReaching)
-
-    async def go() -> None:
-        async with model_port_open(foreign):
-            pass
-
-    asyncio.run(go())
+    async with model_port_open(foreign):
+        pass
 
 
 # Ordinary users

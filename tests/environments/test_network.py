@@ -154,17 +154,12 @@ def test_the_hosts_own_addresses_are_refused_and_the_rest_is_not(tmp_path: Path)
 @with_slirp
 @pytest.mark.usefixtures("cache")
 @pytest.mark.skipif(shutil.which("ip") is None, reason="ip is not installed")
-def test_nobody_inside_can_remove_the_routes(tmp_path: Path) -> None:
-    async def go() -> tuple[str, str]:
-        async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
-            before = await said(sandbox, "ip route; ip -6 route")
-            for kind in ("-4", "-6"):
-                await sandbox.exec(
-                    f"ip {kind} route flush type unreachable; ip {kind} route flush all"
-                )
-            return before, await said(sandbox, "ip route; ip -6 route")
-
-    before, after = asyncio.run(go())
+async def test_nobody_inside_can_remove_the_routes(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
+        before = await said(sandbox, "ip route; ip -6 route")
+        for kind in ("-4", "-6"):
+            await sandbox.exec(f"ip {kind} route flush type unreachable; ip {kind} route flush all")
+        after = await said(sandbox, "ip route; ip -6 route")
     assert before.count("unreachable") == after.count("unreachable") == len(host_addresses())
 
 
@@ -184,16 +179,13 @@ def test_the_hosts_own_network_is_a_finding_and_reaches_its_loopback(
 
 @with_slirp
 @pytest.mark.usefixtures("cache")
-def test_a_connected_sandbox_has_a_way_out_and_a_resolver_and_its_helper_ends_with_it(
+async def test_a_connected_sandbox_has_a_way_out_and_a_resolver_and_its_helper_ends_with_it(
     tmp_path: Path,
 ) -> None:
-    async def go() -> str:
-        async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
-            assert len(find_helpers()) == 1
-            lines = "cat /etc/resolv.conf; awk '$2 == \"00000000\" {print $1}' /proc/net/route"
-            return await said(sandbox, lines)
-
-    assert asyncio.run(go()) == "nameserver 10.0.2.3\ntap0"
+    async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
+        assert len(find_helpers()) == 1
+        lines = "cat /etc/resolv.conf; awk '$2 == \"00000000\" {print $1}' /proc/net/route"
+        assert (await said(sandbox, lines)) == "nameserver 10.0.2.3\ntap0"
     assert find_helpers() == []
 
 

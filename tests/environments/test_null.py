@@ -60,15 +60,12 @@ def test_it_is_watched_and_runs_on_nothing(tmp_path: Path) -> None:
     assert not asyncio.run(null.list_processes())
 
 
-def test_it_starts_and_stops_at_any_time(tmp_path: Path) -> None:
-    async def go() -> None:
-        null = make(tmp_path)
-        await null.stop(delete=True)
-        await null.start(force_build=False)
-        await null.stop(delete=True)
-        await null.stop(delete=True)
-
-    asyncio.run(go())
+async def test_it_starts_and_stops_at_any_time(tmp_path: Path) -> None:
+    null = make(tmp_path)
+    await null.stop(delete=True)
+    await null.start(force_build=False)
+    await null.stop(delete=True)
+    await null.stop(delete=True)
 
 
 @pytest.mark.parametrize("kwargs", [{"speed": 3}, {"reward": [1]}])

@@ -13,8 +13,7 @@ import pytest
 from proctor.environments.sandbox import slots
 from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.environments.sandbox.runs import this_run
-from proctor.environments.sandbox.scratch import scratch_roots
+from proctor.environments.sandbox.scratch import scratch_roots, this_run
 from proctor.environments.sandbox.slots import empty, is_pristine, make_like, stamp_of
 from proctor.filesystems import list_mounts
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
@@ -77,17 +76,16 @@ def test_nothing_of_a_sandbox_is_in_the_next_one_that_has_its_scratch(tmp_path: 
     assert scratch_directories() == set()
 
 
-def test_a_file_of_the_same_name_is_another_file_in_the_next_sandbox(tmp_path: Path) -> None:
+async def test_a_file_of_the_same_name_is_another_file_in_the_next_sandbox(tmp_path: Path) -> None:
     write = "echo {0} >> /app.txt; mkdir -p /kept; echo {0} >> /kept/file; cat /app.txt /kept/file"
-
-    async def go() -> tuple[str, str]:
-        async with running(order_of(tmp_path)) as first:
-            before = await said(first, write.format("first"))
-        await until_emptied(first, 1)
-        async with running(order_of(tmp_path, session="trial-2")) as second:
-            return before, await said(second, write.format("second"))
-
-    assert asyncio.run(go()) == ("first\nfirst", "second\nsecond")
+    async with running(order_of(tmp_path)) as first:
+        before = await said(first, write.format("first"))
+    await until_emptied(first, 1)
+    async with running(order_of(tmp_path, session="trial-2")) as second:
+        assert (before, await said(second, write.format("second"))) == (
+            "first\nfirst",
+            "second\nsecond",
+        )
 
 
 def test_scratch_that_is_not_as_new_is_not_used_again(tmp_path: Path) -> None:
@@ -104,17 +102,13 @@ def test_scratch_that_is_not_as_new_is_not_used_again(tmp_path: Path) -> None:
     assert scratch_directories() == set()
 
 
-def test_scratch_is_not_used_again_while_its_sandbox_lives(tmp_path: Path) -> None:
-    async def go() -> tuple[set[Path], list[str]]:
-        async with running(order_of(tmp_path)) as first, running(order_of(tmp_path)) as second:
-            both = first, second
-            for number, each in enumerate(both):
-                await each.exec(f"echo {number} > /tmp/mine")
-            return {place_of(each) for each in both}, [
-                await said(each, "cat /tmp/mine") for each in both
-            ]
-
-    places, found = asyncio.run(go())
+async def test_scratch_is_not_used_again_while_its_sandbox_lives(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path)) as first, running(order_of(tmp_path)) as second:
+        both = first, second
+        for number, each in enumerate(both):
+            await each.exec(f"echo {number} > /tmp/mine")
+        places = {place_of(each) for each in both}
+        found = [await said(each, "cat /tmp/mine") for each in both]
     assert len(places) == 2
     assert found == ["0", "1"]
 
@@ -139,7 +133,7 @@ def test_scratch_serves_some_sandboxes_and_then_another_is_made(
     assert scratch_directories() == set()
 
 
-def test_a_rooms_directories_are_empty_in_the_next_sandbox(tmp_path: Path) -> None:
+async def test_a_rooms_directories_are_empty_in_the_next_sandbox(tmp_path: Path) -> None:
     async def verify(session: str) -> tuple[str, SandboxEnvironment]:
         async with running(order_of(tmp_path, session=session)) as sandbox:
             room = await sandbox.open_room(["/tests", "/logs/verifier"])
@@ -147,12 +141,9 @@ def test_a_rooms_directories_are_empty_in_the_next_sandbox(tmp_path: Path) -> No
             await room.exec("echo 1 > /logs/verifier/reward.txt; mkdir /tests/x; chmod 700 /tests")
         return found, sandbox
 
-    async def go() -> tuple[str, str]:
-        first, sandbox = await verify("trial-1")
-        await until_emptied(sandbox, 1)
-        return first, (await verify("trial-2"))[0]
-
-    first, second = asyncio.run(go())
+    first, sandbox = await verify("trial-1")
+    await until_emptied(sandbox, 1)
+    second = (await verify("trial-2"))[0]
     assert first == second
     assert first.endswith("777")
 

@@ -15,15 +15,17 @@ import pytest
 from proctor.environments.sandbox import reap
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.reap import reap_dead_runs
-from proctor.environments.sandbox.runs import RunId, parse_run_id, this_run
 from proctor.environments.sandbox.salvage import salvage
 from proctor.environments.sandbox.scratch import (
+    RunId,
     Session,
     can_hold_upper,
     find_place,
     make_private,
     open_run,
+    parse_run_id,
     scratch_roots,
+    this_run,
 )
 from proctor.errors import SandboxError
 from proctor.filesystems import file_system_of, list_mounts
@@ -79,7 +81,7 @@ def unfit(kind: str, monkeypatch: pytest.MonkeyPatch, *, in_memory: str) -> Iter
     """A machine whose disk is of a kind that cannot hold an overlay."""
 
     def look(path: Path) -> str:
-        return in_memory if str(path).startswith("/dev/shm") else kind  # noqa: S108
+        return in_memory if str(path).startswith("/dev/shm") else kind
 
     with monkeypatch.context() as patch:
         patch.setattr("proctor.environments.sandbox.scratch.file_system_of", look)
@@ -93,7 +95,7 @@ def test_where_the_disk_cannot_the_memory_can_and_that_is_said(
     with unfit("overlay", monkeypatch, in_memory="tmpfs"):
         found = find_place({"PROCTOR_CACHE": str(tmp_path)})
     try:
-        assert found.root == Path(f"/dev/shm/proctor-{os.geteuid()}")  # noqa: S108
+        assert found.root == Path(f"/dev/shm/proctor-{os.geteuid()}")
         assert "scratch is on overlay, which cannot hold" in (found.note or "")
         assert "PROCTOR_SCRATCH" in (found.note or "")
     finally:

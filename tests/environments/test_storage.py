@@ -67,40 +67,33 @@ def until_freed(below: Path) -> None:
 
 @CAN_LIMIT
 @pytest.mark.parametrize("shared", [None, "for this test"])
-def test_a_write_beyond_the_limit_fails_and_the_space_is_freed(
+async def test_a_write_beyond_the_limit_fails_and_the_space_is_freed(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, shared: str | None
 ) -> None:
     """Also if users of the sandbox share the host's ids, so that it mounts its overlays itself."""
     monkeypatch.setattr(pool, "why_ids_shared", lambda _: shared)
-
-    async def go() -> None:
-        async with running(order_of(tmp_path, task=limited(32))) as sandbox:
-            codes = [finding.code for finding in found_in(sandbox)]
-            assert codes == ([FindingCode.IDS_SHARED] if shared else [])
-            assert FULL in await said(sandbox, f"({FILL}) 2>&1")
-            size = int(await said(sandbox, "stat -c %s /fill"))
-            assert 32 * MB <= size < 34 * MB
-            assert FULL in await said(sandbox, "head -c 8k /dev/zero 2>&1 > /usr/more")
-            assert 32 <= int(await said(sandbox, "df -m --output=size / | tail -1")) <= 34
-            assert await said(sandbox, "rm /fill; head -c 20M /dev/zero > /b && echo ok") == "ok"
-            assert len(storage_mounts()) == 1
-        assert find_scratch() == []
-
     before = find_mounts()
-    asyncio.run(go())
+    async with running(order_of(tmp_path, task=limited(32))) as sandbox:
+        codes = [finding.code for finding in found_in(sandbox)]
+        assert codes == ([FindingCode.IDS_SHARED] if shared else [])
+        assert FULL in await said(sandbox, f"({FILL}) 2>&1")
+        size = int(await said(sandbox, "stat -c %s /fill"))
+        assert 32 * MB <= size < 34 * MB
+        assert FULL in await said(sandbox, "head -c 8k /dev/zero 2>&1 > /usr/more")
+        assert 32 <= int(await said(sandbox, "df -m --output=size / | tail -1")) <= 34
+        assert await said(sandbox, "rm /fill; head -c 20M /dev/zero > /b && echo ok") == "ok"
+        assert len(storage_mounts()) == 1
+    assert find_scratch() == []
     assert find_mounts() == before
     until_freed(cache)
 
 
 @CAN_LIMIT
-def test_the_device_and_the_path_of_the_storage_are_not_seen_inside(
+async def test_the_device_and_the_path_of_the_storage_are_not_seen_inside(
     tmp_path: Path, cache: Path
 ) -> None:
-    async def go() -> str:
-        async with running(order_of(tmp_path, task=limited(8))) as sandbox:
-            return await said(sandbox, "cat /proc/self/mountinfo; ls /dev; ls -A /")
-
-    seen = asyncio.run(go())
+    async with running(order_of(tmp_path, task=limited(8))) as sandbox:
+        seen = await said(sandbox, "cat /proc/self/mountinfo; ls /dev; ls -A /")
     assert "loop" not in seen
     assert str(cache) not in seen
     assert "lost+found" not in seen
@@ -108,13 +101,12 @@ def test_the_device_and_the_path_of_the_storage_are_not_seen_inside(
 
 @CAN_LIMIT
 @pytest.mark.parametrize("storage_mb", [1, 2, 100])
-def test_all_of_the_storage_can_be_used_also_if_it_is_tiny(tmp_path: Path, storage_mb: int) -> None:
-    async def go() -> str:
-        async with running(order_of(tmp_path, task=limited(storage_mb))) as sandbox:
-            part = storage_mb * MB - 256 * 1024
-            return await said(sandbox, f"head -c {part} /dev/zero > /a && echo ok")
-
-    assert asyncio.run(go()) == "ok"
+async def test_all_of_the_storage_can_be_used_also_if_it_is_tiny(
+    tmp_path: Path, storage_mb: int
+) -> None:
+    async with running(order_of(tmp_path, task=limited(storage_mb))) as sandbox:
+        part = storage_mb * MB - 256 * 1024
+        assert (await said(sandbox, f"head -c {part} /dev/zero > /a && echo ok")) == "ok"
 
 
 @CAN_LIMIT
@@ -133,30 +125,26 @@ def test_the_job_decides_over_the_task_and_without_a_limit_nothing_is_mounted(
 
 
 @CAN_LIMIT
-def test_a_copy_of_a_full_sandbox_has_its_files_and_a_limit_of_its_own(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with running(order_of(tmp_path, task=limited(16))) as sandbox:
-            await sandbox.exec(f"echo one > /a; {FILL}")
-            await sandbox.freeze()
-            copy = await sandbox.open_frozen(TrialPaths(tmp_path))
-            look = "cat /a; head -c 100M /dev/zero 2>&1 > /more; stat -c %s /more"
-            one, fault, size = (await said(copy, look)).split("\n")
-            await copy.stop(delete=True)
-            assert (one, FULL in fault, int(size) < 18 * MB) == ("one", True, True)
-
-    asyncio.run(go())
+async def test_a_copy_of_a_full_sandbox_has_its_files_and_a_limit_of_its_own(
+    tmp_path: Path,
+) -> None:
+    async with running(order_of(tmp_path, task=limited(16))) as sandbox:
+        await sandbox.exec(f"echo one > /a; {FILL}")
+        await sandbox.freeze()
+        copy = await sandbox.open_frozen(TrialPaths(tmp_path))
+        look = "cat /a; head -c 100M /dev/zero 2>&1 > /more; stat -c %s /more"
+        one, fault, size = (await said(copy, look)).split("\n")
+        await copy.stop(delete=True)
+        assert (one, FULL in fault, int(size) < 18 * MB) == ("one", True, True)
 
 
 @CAN_LIMIT
-def test_two_at_once_have_each_their_own(tmp_path: Path) -> None:
-    async def go() -> None:
-        first = order_of(tmp_path, session="one", task=limited(16))
-        second = order_of(tmp_path, session="two", task=limited(16))
-        async with running(first) as one, running(second) as two:
-            await one.exec(FILL)
-            assert await said(two, "head -c 15M /dev/zero > /a && echo ok") == "ok"
-
-    asyncio.run(go())
+async def test_two_at_once_have_each_their_own(tmp_path: Path) -> None:
+    first = order_of(tmp_path, session="one", task=limited(16))
+    second = order_of(tmp_path, session="two", task=limited(16))
+    async with running(first) as one, running(second) as two:
+        await one.exec(FILL)
+        assert await said(two, "head -c 15M /dev/zero > /a && echo ok") == "ok"
 
 
 @CAN_LIMIT

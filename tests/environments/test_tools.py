@@ -100,53 +100,41 @@ def in_app(place: Path) -> TaskEnvironment:
 
 
 @pytest.mark.parametrize("cheat", CHEATS)
-def test_a_tool_that_is_not_the_images_own_is_found(tmp_path: Path, cheat: str) -> None:
-    async def go() -> list[tuple[str, str]]:
-        async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
-            assert await find(sandbox) == []
-            await sandbox.exec(cheat)
-            return await find(sandbox)
-
-    assert asyncio.run(go()) == CHEATS[cheat]
+async def test_a_tool_that_is_not_the_images_own_is_found(tmp_path: Path, cheat: str) -> None:
+    async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
+        assert await find(sandbox) == []
+        await sandbox.exec(cheat)
+        assert (await find(sandbox)) == CHEATS[cheat]
 
 
 @pytest.mark.parametrize("deed", HONEST)
-def test_honest_work_is_not(tmp_path: Path, deed: str) -> None:
-    async def go() -> list[tuple[str, str]]:
-        async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
-            done = await sandbox.exec(HONEST[deed])
-            assert done.return_code == 0, done.stdout
-            return await find(sandbox)
-
-    assert asyncio.run(go()) == []
+async def test_honest_work_is_not(tmp_path: Path, deed: str) -> None:
+    async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
+        done = await sandbox.exec(HONEST[deed])
+        assert done.return_code == 0, done.stdout
+        assert (await find(sandbox)) == []
 
 
 @pytest.mark.parametrize("cheat", AFTER_A_PACKAGE)
-def test_a_package_excuses_nothing_else(tmp_path: Path, cheat: str) -> None:
-    async def go() -> list[tuple[str, str]]:
-        async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
-            done = await sandbox.exec(PACKAGE)
-            assert done.return_code == 0, done.stdout
-            await sandbox.exec(cheat)
-            return await find(sandbox)
-
-    assert asyncio.run(go()) == AFTER_A_PACKAGE[cheat]
+async def test_a_package_excuses_nothing_else(tmp_path: Path, cheat: str) -> None:
+    async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
+        done = await sandbox.exec(PACKAGE)
+        assert done.return_code == 0, done.stdout
+        await sandbox.exec(cheat)
+        assert (await find(sandbox)) == AFTER_A_PACKAGE[cheat]
 
 
-def test_what_a_package_installed_is_known_in_the_list_of_changes(tmp_path: Path) -> None:
-    async def go() -> dict[str, bool]:
-        async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
-            before, _ = await sandbox.list_written({}, is_hashing=False)
-            done = await sandbox.exec(f"{PACKAGE}\necho x > /etc/profile.d/x.sh; echo > /etc/motd")
-            assert done.return_code == 0, done.stdout
-            marks = {each.path: each.mark for each in before}
-            written, _ = await sandbox.list_written(marks)
-            new = [each for each in written if each.path not in marks and each.how != "deleted"]
-            return {each.path: each.is_installed for each in new}
-
-    found = asyncio.run(go())
+async def test_what_a_package_installed_is_known_in_the_list_of_changes(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path, task=in_app(tmp_path))) as sandbox:
+        before, _ = await sandbox.list_written({}, is_hashing=False)
+        done = await sandbox.exec(f"{PACKAGE}\necho x > /etc/profile.d/x.sh; echo > /etc/motd")
+        assert done.return_code == 0, done.stdout
+        marks = {each.path: each.mark for each in before}
+        written, _ = await sandbox.list_written(marks)
+        new = [each for each in written if each.path not in marks and each.how != "deleted"]
+        found = {each.path: each.is_installed for each in new}
     strange = {path for path, is_installed in found.items() if not is_installed}
-    own = {path for path in strange if not path.startswith(("/tmp", "/var/log", "/var/cache"))}  # noqa: S108
+    own = {path for path in strange if not path.startswith(("/tmp", "/var/log", "/var/cache"))}
     # A file of the image that a package replaces is still reported.
     assert own == {"/etc/profile.d/x.sh", "/etc/motd", "/usr/bin/sort"}
     assert found["/usr/lib/python3.9/sitecustomize.py"]
@@ -188,44 +176,37 @@ def test_a_directory_that_was_moved_cannot_be(tmp_path: Path) -> None:
         asyncio.run(go())
 
 
-def test_a_tool_that_was_changed_and_changed_back_is_told_by_its_mark(tmp_path: Path) -> None:
-    async def go() -> list[str]:
-        async with running(order_of(tmp_path)) as sandbox:
-            await sandbox.exec("touch /usr/bin/cat")
-            before = await sandbox.mark_tools()
-            assert await sandbox.mark_tools() == before
-            await sandbox.exec(
-                f"cp -p /usr/bin/cat /tmp; {SCRIPT} > /usr/bin/cat; mv /tmp/cat /usr/bin/cat; "
-                "cp -p /usr/bin/sort /tmp; mv /tmp/sort /usr/bin/sort"
-            )
-            assert await find(sandbox) == []
-            after = await sandbox.mark_tools()
-            return [path for path in sorted(after) if after[path] != before.get(path)]
+async def test_a_tool_that_was_changed_and_changed_back_is_told_by_its_mark(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path)) as sandbox:
+        await sandbox.exec("touch /usr/bin/cat")
+        before = await sandbox.mark_tools()
+        assert await sandbox.mark_tools() == before
+        await sandbox.exec(
+            f"cp -p /usr/bin/cat /tmp; {SCRIPT} > /usr/bin/cat; mv /tmp/cat /usr/bin/cat; "
+            "cp -p /usr/bin/sort /tmp; mv /tmp/sort /usr/bin/sort"
+        )
+        assert await find(sandbox) == []
+        after = await sandbox.mark_tools()
+        assert [path for path in sorted(after) if after[path] != before.get(path)] == [
+            "/usr/bin/cat",
+            "/usr/bin/sort",
+        ]
 
-    assert asyncio.run(go()) == ["/usr/bin/cat", "/usr/bin/sort"]
 
-
-def test_no_file_of_the_host_is_read_through_a_link(tmp_path: Path) -> None:
+async def test_no_file_of_the_host_is_read_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "cat").write_text("of the host")
-
-    async def go() -> list[tuple[str, str]]:
-        async with running(order_of(tmp_path)) as sandbox:
-            await sandbox.exec(
-                f"rm -rf /usr/local/bin; ln -s {tmp_path} /usr/local/bin; "
-                f"rm /usr/bin/cat; ln -s {tmp_path}/cat /usr/bin/cat"
-            )
-            found = await sandbox.find_changed_tools()
-            assert [file.sha256 for file in found] == [None] * len(found)
-            return [(file.path, file.how) for file in found]
-
-    assert asyncio.run(go()) == [("/usr/local/bin", "moved")]
+    async with running(order_of(tmp_path)) as sandbox:
+        await sandbox.exec(
+            f"rm -rf /usr/local/bin; ln -s {tmp_path} /usr/local/bin; "
+            f"rm /usr/bin/cat; ln -s {tmp_path}/cat /usr/bin/cat"
+        )
+        found = await sandbox.find_changed_tools()
+        assert [file.sha256 for file in found] == [None] * len(found)
+        assert [(file.path, file.how) for file in found] == [("/usr/local/bin", "moved")]
 
 
-def test_an_interpreter_that_was_built_is_left(tmp_path: Path) -> None:
-    async def go() -> str:
-        async with running(order_of(tmp_path)) as sandbox:
-            await sandbox.exec("cp /bin/echo /usr/local/bin/python3")
-            await sandbox.restore_tools(await sandbox.find_changed_tools())
-            return await said(sandbox, "python3 built")
-
-    assert asyncio.run(go()) == "built"
+async def test_an_interpreter_that_was_built_is_left(tmp_path: Path) -> None:
+    async with running(order_of(tmp_path)) as sandbox:
+        await sandbox.exec("cp /bin/echo /usr/local/bin/python3")
+        await sandbox.restore_tools(await sandbox.find_changed_tools())
+        assert (await said(sandbox, "python3 built")) == "built"

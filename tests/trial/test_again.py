@@ -258,21 +258,17 @@ def test_what_cannot_be_verified_again_says_why_and_keeps_its_score(
     assert found(spec) == []
 
 
-def test_a_trial_that_is_stopped_while_it_is_verified_again_keeps_its_result(
+async def test_a_trial_that_is_stopped_while_it_is_verified_again_keeps_its_result(
     tmp_path: Path,
 ) -> None:
     test = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt; [ ! -e /app/on ] || sleep 60\n"
     spec = plan_again(tmp_path, test=test)
     stage = Stage(spec, environment_class=SlowAgain)
-
-    async def stop_it() -> None:
-        task = asyncio.ensure_future(stage.run())
-        while "verify-again" not in stage.phases:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await task
-
-    asyncio.run(stop_it())
+    task = asyncio.ensure_future(stage.run())
+    while "verify-again" not in stage.phases:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await task
     result = load(paths_of(spec).result_path)
     assert (result["exception_info"], result["verifier_result"]) == (
         None,

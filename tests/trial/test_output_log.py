@@ -74,20 +74,16 @@ def test_lines_are_written_whole_whatever_the_pieces(
     assert (len(found.entries), found.diagnostics) == (len(texts) + 2, [])
 
 
-def test_a_line_is_in_the_file_at_once_and_half_of_one_a_moment_later(tmp_path: Path) -> None:
+async def test_a_line_is_in_the_file_at_once_and_half_of_one_a_moment_later(tmp_path: Path) -> None:
     log = log_in(tmp_path)
-
-    async def go() -> list[list[str]]:
-        output, seen = log.start("x"), []
-        output.feed(b"whole\nhalf")
-        seen.append(texts_in(tmp_path))
-        while len(texts_in(tmp_path)) < 2:
-            await asyncio.sleep(0.01)
-        seen.append(texts_in(tmp_path))
-        output.close()
-        return seen
-
-    assert asyncio.run(go()) == [["whole\n"], ["whole\n", "half"]]
+    output, seen = log.start("x"), []
+    output.feed(b"whole\nhalf")
+    seen.append(texts_in(tmp_path))
+    while len(texts_in(tmp_path)) < 2:
+        await asyncio.sleep(0.01)
+    seen.append(texts_in(tmp_path))
+    output.close()
+    assert seen == [["whole\n"], ["whole\n", "half"]]
     assert rows_in(tmp_path)[-1]["content"] == "stopped before it ended"
 
 
@@ -130,17 +126,13 @@ def test_of_a_long_output_both_ends_are_kept_and_the_cut_is_said(
     ]
 
 
-def test_commands_after_the_first_are_numbered_and_may_run_at_once(tmp_path: Path) -> None:
+async def test_commands_after_the_first_are_numbered_and_may_run_at_once(tmp_path: Path) -> None:
     log = log_in(tmp_path)
-
-    async def go() -> None:
-        one, two = log.start("a\ud800"), log.start("b" * 9000)
-        one.feed(b"1\n")
-        two.feed(b"2\n")
-        two.end(3)
-        one.end(0)
-
-    asyncio.run(go())
+    one, two = log.start("a\ud800"), log.start("b" * 9000)
+    one.feed(b"1\n")
+    two.feed(b"2\n")
+    two.end(3)
+    one.end(0)
     log.close()
     _, *rows = rows_in(tmp_path)
     assert [row.get("metadata") for row in rows] == [

@@ -225,19 +225,15 @@ def test_what_the_caller_wishes_stands_in_the_record(tmp_path: Path) -> None:
     assert record["completeness"] == "complete"
 
 
-def test_a_cancelled_trial_has_a_finished_record(tmp_path: Path) -> None:
+async def test_a_cancelled_trial_has_a_finished_record(tmp_path: Path) -> None:
     stage = Stage(
         make_spec(write_task(tmp_path / "task"), tmp_path / "jobs"), run_inside("sleep 300")
     )
-
-    async def cancel() -> None:
-        task = asyncio.create_task(stage.run())
-        while "agent" not in stage.phases:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await task
-
-    asyncio.run(cancel())
+    task = asyncio.create_task(stage.run())
+    while "agent" not in stage.phases:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await task
     record = record_of(stage)
     assert record["outputs"]["agent_output"]["status"] == "partial"
     assert record["evaluation"]["error_taxonomy"][0]["category"] == "harbor_cancelled_error"

@@ -26,7 +26,6 @@ import posixpath
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -180,7 +179,10 @@ class CommandAgent:
         """
         await _put_text(environment, instruction, INSTRUCTION)
         if self._order.mcp_servers:
-            await _put_text(environment, render_servers(self._order.mcp_servers), MCP_SERVERS)
+            named = {server.name: _describe_server(server) for server in self._order.mcp_servers}
+            await _put_text(
+                environment, json.dumps({"mcpServers": named}, indent=2) + "\n", MCP_SERVERS
+            )
         command = shlex.quote(self._settings.command)
         # pipefail: if the command is `agent | tee log`, the agent's failure counts.
         whole = f"bash -o pipefail -c {command} < {_inside(INSTRUCTION)}"
@@ -294,12 +296,6 @@ def parse_usage(data: bytes) -> tuple[Usage, list[str]]:
         except msgspec.ValidationError as error:
             ignored.append(str(error))
     return Usage(**kept), ignored
-
-
-def render_servers(servers: Iterable[McpServer]) -> str:
-    """Render MCP servers as the `mcpServers` JSON that most agents read."""
-    named = {server.name: _describe_server(server) for server in servers}
-    return json.dumps({"mcpServers": named}, indent=2) + "\n"
 
 
 def _describe_server(server: McpServer) -> dict[str, object]:

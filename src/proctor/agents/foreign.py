@@ -19,13 +19,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from proctor.errors import AgentError, PluginError, UnsupportedError
-from proctor.harbor.agents import (
-    ALL_AGENTS,
-    LATER_AGENTS,
-    VERSION,
-    find_import_path,
-    is_harbors,
-)
+from proctor.harbor.agents import ALL_AGENTS, LATER_AGENTS, VERSION, find_import_path, is_harbors
 from proctor.harbor.configs import AgentConfig
 from proctor.plugin import load_class
 from proctor.task.environment import McpServer, Transport
@@ -50,7 +44,20 @@ class Server(BaseModel, defer_build=True):
 def make_foreign_agent(import_path: str, order: AgentOrder) -> Agent:
     """Make an agent by its import path. Exceptions of its constructor are not wrapped."""
     kind = load_agent_class(import_path)
-    given = _arguments(order)
+    arguments: dict[str, Any] = {
+        "logs_dir": order.logs_dir,
+        "model_name": order.config.model_name,
+        "extra_env": dict(order.extra_env),
+        "logger": order.logger,
+    }
+    if order.mcp_servers:
+        arguments["mcp_servers"] = [_as_server(server) for server in order.mcp_servers]
+    if order.skills_dir:
+        arguments["skills_dir"] = order.skills_dir
+    if order.config.name in ALL_AGENTS and order.config.override_setup_timeout_sec is not None:
+        # harbor passes this only to agents that are selected by name.
+        arguments["override_setup_timeout_sec"] = order.config.override_setup_timeout_sec
+    given = arguments
     check_kwargs(import_path, given, order.config.kwargs)
     return cast(Agent, kind(**order.config.kwargs, **given))
 
@@ -75,23 +82,6 @@ def check_kwargs(whose: str, given: Collection[str], kwargs: Collection[str]) ->
             f"{whose}: kwarg {', '.join(twice)} is given to every agent by proctor; leave it out "
             "of --ak"
         )
-
-
-def _arguments(order: AgentOrder) -> dict[str, Any]:
-    arguments: dict[str, Any] = {
-        "logs_dir": order.logs_dir,
-        "model_name": order.config.model_name,
-        "extra_env": dict(order.extra_env),
-        "logger": order.logger,
-    }
-    if order.mcp_servers:
-        arguments["mcp_servers"] = [_as_server(server) for server in order.mcp_servers]
-    if order.skills_dir:
-        arguments["skills_dir"] = order.skills_dir
-    if order.config.name in ALL_AGENTS and order.config.override_setup_timeout_sec is not None:
-        # harbor passes this only to agents that are selected by name.
-        arguments["override_setup_timeout_sec"] = order.config.override_setup_timeout_sec
-    return arguments
 
 
 def _as_server(server: McpServer) -> Server:

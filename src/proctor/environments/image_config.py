@@ -1,15 +1,18 @@
 """What an image starts: its ENTRYPOINT and HEALTHCHECK, as Docker's configuration has them.
 
+Also finds the shell of an image, which runs every command of a trial.
+
 harbor runs an image with the command `sh -c "sleep infinity"`: an ENTRYPOINT gets it as arguments,
 CMD is replaced by it. `docker compose up --wait` then waits for the HEALTHCHECK.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from proctor.errors import ImageError
 from proctor.task.environment import Healthcheck
 
 KEEPER: Final = "sleep infinity"
@@ -66,3 +69,27 @@ class ImageCheck(msgspec.Struct, frozen=True, rename="pascal"):
         }
         settings = {name: max(given[name], 0) or least for name, least in CHECK_DEFAULTS.items()}
         return Healthcheck.model_validate({"command": shlex.join(words), **settings})
+
+
+# bash, as harbor always uses; sh for small images without it.
+_SHELLS = ("bash", "sh")
+_USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
+
+
+async def find_shell(
+    image: str, path: str, kind_of: Callable[[str], Awaitable[str | None]], advice: str = ""
+) -> str:
+    """Return bash, or else sh, if found in the usual directories or in the image's PATH.
+
+    Raises:
+        ImageError: the image has neither.
+    """
+    places = dict.fromkeys((*_USUAL_PLACES, *path.split(":")))
+    for shell in _SHELLS:
+        for place in places:
+            if place.startswith("/") and await kind_of(f"{place}/{shell}") == "file":
+                return shell
+    raise ImageError(
+        f"{image}: has no shell, neither bash nor sh, in {':'.join(places)}; every command of a "
+        f"trial needs one{advice}"
+    )

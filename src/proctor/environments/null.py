@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from proctor.environments.harbor_interface import HarborInterface
+from proctor.environments.running import HarborInterface
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.errors import UnsupportedError
 from proctor.files import write_small

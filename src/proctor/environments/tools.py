@@ -102,47 +102,36 @@ class Changes(Protocol):
 
     def list_tops(self) -> Iterator[str]:
         """Yield the top-level names that were written, or below which something was."""
-        ...
 
     def resolve(self, directory: str) -> str:
         """Resolve symlinks of a directory in the image: /bin may be a link to /usr/bin."""
-        ...
 
     def list_written(self, directory: str) -> Iterable[str]:
         """Return the names of files, not directories, that were written in a directory."""
-        ...
 
     def list_directories(self, directory: str) -> Iterable[str]:
         """Return the names of all directories in a directory, the image's and new ones."""
-        ...
 
     def find_now(self, path: str) -> File | None:
         """Return what was written at a path; None if nothing was, or it was removed."""
-        ...
 
     def find_in_image(self, path: str) -> File | None:
         """Return what the image has at a path, without following symlinks."""
-        ...
 
     def mark_of(self, path: str) -> str:
         """Return a value that changes whenever a file is rewritten, even with the same bytes."""
-        ...
 
     def is_packaged(self, path: str) -> bool:
         """Whether the file is the one that a package manager installed, by its checksum."""
-        ...
 
     def is_packaged_link(self, path: str) -> bool:
         """Whether a package brought a link, and the image or a package the file it leads to."""
-        ...
 
     def is_alternative(self, path: str) -> bool:
         """Whether a link is one that packages share, and was made by their manager."""
-        ...
 
     def runs_code(self, path: str) -> bool:
         """Whether a .pth file contains a line that Python executes."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Classes are not instantiated: errors of a constructor belong to its trial.
 """
 
 from proctor.agents.foreign import check_makeable, load_agent_class
-from proctor.environments.foreign import ENVIRONMENT_METHODS
+from proctor.environments.kinds import ENVIRONMENT_METHODS
 from proctor.harbor.configs import OWN_ENVIRONMENTS, JobConfig
 from proctor.plugin import load_class
 from proctor.trial.verifier_class import VERIFIER_METHODS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.environments.kinds import environment_name_for, find_local_images
-from proctor.environments.sandbox.roots.image_name import normalise_name
+from proctor.environments.sandbox.roots.image import normalise_name
 from proctor.errors import ImageError
 from proctor.harbor.configs import SANDBOX, EnvironmentConfig
 from proctor.job.images import find_wanted, is_external

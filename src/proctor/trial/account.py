@@ -150,10 +150,7 @@ async def note_late_changes(
 
 
 def _note_late(
-    run: TrialRun,
-    account: ChangeAccount,
-    written: Sequence[Change] | None,
-    step: Step | None,
+    run: TrialRun, account: ChangeAccount, written: Sequence[Change] | None, step: Step | None
 ) -> None:
     """Classify what was written during the verification, and what was opened."""
     if written is not None:
@@ -251,10 +248,7 @@ def _as_stored(change: Change) -> Change:
         change.end.encode()
     except UnicodeEncodeError:
         change = msgspec.structs.replace(
-            change,
-            path=_spelt(change.path),
-            target=_spelt(change.target),
-            end=_spelt(change.end),
+            change, path=_spelt(change.path), target=_spelt(change.target), end=_spelt(change.end)
         )
     return msgspec.structs.replace(change, mark="")
 
@@ -275,11 +269,9 @@ class Pausing(Protocol):
         Raises:
             Exception: no process was stopped.
         """
-        ...
 
     async def resume(self) -> None:
         """Continue the processes that `pause` stopped, and no others."""
-        ...
 
 
 @asynccontextmanager

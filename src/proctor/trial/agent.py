@@ -31,19 +31,15 @@ class Agent(Protocol):
 
     def name(self) -> str:
         """Its name in results; a static method in harbor's agents."""
-        ...
 
     def version(self) -> str | None:
         """Its version, if it has one."""
-        ...
 
     async def setup(self, environment: Environment) -> None:
         """Install what it needs."""
-        ...
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
         """Do the task."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

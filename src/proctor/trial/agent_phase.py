@@ -48,11 +48,7 @@ async def set_up_agent(run: TrialRun, agent: Agent, environment: Environment) ->
 
 
 async def run_agent(
-    run: TrialRun,
-    agent: Agent,
-    environment: Environment,
-    target: Target,
-    step: Step | None = None,
+    run: TrialRun, agent: Agent, environment: Environment, target: Target, step: Step | None = None
 ) -> None:
     """Run the agent on the task, or on one step of it.
 

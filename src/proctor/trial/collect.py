@@ -12,10 +12,8 @@ import asyncio
 import filecmp
 import json
 import os
-import shlex
 import shutil
 import stat
-import uuid
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -27,7 +25,7 @@ from proctor.files import write_small
 from proctor.task.config import Artifact
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.inside import empty_directories, is_mounted
+from proctor.trial.inside import download_without, empty_directories, is_mounted
 from proctor.trial.model_use import fill_context
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
@@ -118,7 +116,22 @@ async def _fetch_logs(run: TrialRun) -> None:
             run.fetched = take_fingerprint([Path(target)])
     except Exception:  # an environment may raise anything; logged, as by harbor
         run.logger.exception(f"Failed to download logs to {target}")
-    await _fetch_workspace_trace(run, environment)
+    directory = run.paths.agent_dir
+    try:
+        if os.path.exists(f"{directory}/trajectory.jsonl"):
+            return
+        # As root: the agent's user may be the only one who can read it.
+        if not await environment.is_file(_WORKSPACE_TRACE, user="root"):
+            return
+        await environment.download_file(
+            source_path=_WORKSPACE_TRACE, target_path=directory / "trajectory.jsonl"
+        )
+        if await environment.is_dir(_WORKSPACE_MEDIA, user="root"):
+            await environment.download_dir(
+                source_dir=_WORKSPACE_MEDIA, target_dir=directory / "artifacts"
+            )
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; logs are a gift
+        run.logger.warning("%s could not be fetched: %s", _WORKSPACE_TRACE, error)
 
 
 async def _fetch_beside(run: TrialRun, environment: Environment, target: str) -> None:
@@ -144,26 +157,6 @@ async def _fetch_beside(run: TrialRun, environment: Environment, target: str) ->
             )
 
 
-async def _fetch_workspace_trace(run: TrialRun, environment: Environment) -> None:
-    """Fetch the trace of an agent that runs inside and does not use /logs/agent."""
-    directory = run.paths.agent_dir
-    try:
-        if os.path.exists(f"{directory}/trajectory.jsonl"):
-            return
-        # As root: the agent's user may be the only one who can read it.
-        if not await environment.is_file(_WORKSPACE_TRACE, user="root"):
-            return
-        await environment.download_file(
-            source_path=_WORKSPACE_TRACE, target_path=directory / "trajectory.jsonl"
-        )
-        if await environment.is_dir(_WORKSPACE_MEDIA, user="root"):
-            await environment.download_dir(
-                source_dir=_WORKSPACE_MEDIA, target_dir=directory / "artifacts"
-            )
-    except Exception as error:  # noqa: BLE001 - an environment may raise anything; logs are a gift
-        run.logger.warning("%s could not be fetched: %s", _WORKSPACE_TRACE, error)
-
-
 def _is_all_inside(run: TrialRun) -> bool:
     """Whether the agent's logs on the host came from inside and have not changed since."""
     if run.fetched is None or hasattr(run.agent, "populate_context_post_run"):
@@ -187,7 +180,6 @@ async def upload_agent_logs(run: TrialRun, environment: Environment) -> None:
 type Asked = str | Artifact
 
 _CONVENTION = str(INSIDE.artifacts_dir)
-_ARCHIVE_SEC = 120
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -269,53 +261,19 @@ async def _fetch(
         # harbor's guess.
         is_dir = not Path(source).suffix
     try:
-        await _download(environment, artifact, target, is_dir=is_dir)
+        if not is_dir:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            await environment.download_file(source_path=artifact.source, target_path=target)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            if artifact.exclude:
+                await download_without(environment, artifact.source, target, artifact.exclude)
+            else:
+                await environment.download_dir(source_dir=artifact.source, target_dir=target)
     except Exception as error:  # an environment may raise anything; listed as failed
         run.logger.debug(f"Failed to download artifact '{source}' (best-effort)", exc_info=error)
         return Entry(source, shown, "directory" if is_dir else "file", "failed")
     return Entry(source, shown, "directory" if is_dir else "file", "ok")
-
-
-async def _download(
-    environment: Environment, artifact: Artifact, target: Path, *, is_dir: bool
-) -> None:
-    if not is_dir:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        await environment.download_file(source_path=artifact.source, target_path=target)
-        return
-    target.mkdir(parents=True, exist_ok=True)
-    if artifact.exclude:
-        await _download_without(environment, artifact, target)
-    else:
-        await environment.download_dir(source_dir=artifact.source, target_dir=target)
-
-
-async def _download_without(environment: Environment, artifact: Artifact, target: Path) -> None:
-    """Fetch a directory without its excluded files, by copying it inside first.
-
-    The intermediate archive is unpacked inside, not on the host: the agent may have replaced the
-    tool that makes it, and unpacking a hostile archive on the host would be dangerous.
-    """
-    # An unguessable name, so that no process of the agent can prepare the directory.
-    place = f"/tmp/.hb-transfer-{uuid.uuid4()}"  # noqa: S108 - inside the environment
-    excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in artifact.exclude)
-    archive, source = f"{place}/archive.tar", shlex.quote(artifact.source)
-    command = (
-        f"mkdir -p -m 700 {place}/copy && tar cf {archive} {excluded} -C {source} . "
-        f"&& tar xf {archive} -C {place}/copy"
-    )
-    try:
-        made = await environment.exec(command=command, timeout_sec=_ARCHIVE_SEC, user="root")
-        if made.return_code != 0:
-            output = made.stderr or made.stdout or "no output"
-            raise RuntimeError(
-                f"Failed to create transfer archive for {artifact.source!r} with code "
-                f"{made.return_code}: {output}"
-            )
-        await environment.download_dir(source_dir=f"{place}/copy", target_dir=target)
-    finally:
-        removing = f"rm -rf {place}"
-        await environment.exec(command=removing, timeout_sec=_ARCHIVE_SEC, user="root")
 
 
 async def upload_artifacts(

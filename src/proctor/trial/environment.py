@@ -59,20 +59,16 @@ class Environment(Protocol):
     @property
     def os(self) -> str:
         """The operating system inside: linux."""
-        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        ...
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
         """Build the environment if needed, and start it."""
-        ...
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
         """End everything in it. May be called twice, and before start."""
-        ...
 
     async def exec(
         self,
@@ -89,31 +85,24 @@ class Environment(Protocol):
         Raises:
             RuntimeError: `Command timed out after N seconds`.
         """
-        ...
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
         """Copy a file in."""
-        ...
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
         """Copy the contents of a directory into another, which is created."""
-        ...
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
         """Copy a file out."""
-        ...
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
         """Copy the contents of a directory out."""
-        ...
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
         """Whether the path is a directory."""
-        ...
 
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
         """Whether the path is a file."""
-        ...
 
 
 @runtime_checkable
@@ -161,19 +150,16 @@ class Watched(Protocol):
     @property
     def snapshot(self) -> Snapshot:
         """What it runs on; known after start."""
-        ...
 
     @property
     def findings(self) -> Sequence[Finding]:
         """Findings so far."""
-        ...
 
     async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
         """Processes inside, except PID 1 and, unless asked for, services of the image.
 
         Services are what ran before the environment was handed over, started by its ENTRYPOINT.
         """
-        ...
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
         """Return a view of the same environment from a separate mount namespace.
@@ -182,7 +168,6 @@ class Watched(Protocol):
         room; everything else is shared. Opened anew for each verification; the room ends with the
         environment.
         """
-        ...
 
 
 @runtime_checkable
@@ -195,11 +180,9 @@ class Relaying(Protocol):
         Raises:
             Exception: the ports cannot be opened, or not without exposing others.
         """
-        ...
 
     async def close_host_ports(self) -> None:
         """Close the ports and end connections to them."""
-        ...
 
 
 @runtime_checkable
@@ -216,11 +199,9 @@ class ModelReaching(Protocol):
         Raises:
             Exception: the environment does not run.
         """
-        ...
 
     async def close_model_port(self) -> None:
         """Refuse connections to the gateway, and end those that exist."""
-        ...
 
 
 def find_output_log(environment: object) -> OutputLog | None:
@@ -238,7 +219,6 @@ class Attaching(Environment, Protocol):
         The shell has a terminal if standard input is one. It runs as the default user, in the
         working directory.
         """
-        ...
 
 
 @runtime_checkable
@@ -247,7 +227,6 @@ class Freezing(Protocol):
 
     async def holds_memory(self) -> bool:
         """Whether it has files in memory, below /dev, which a copy of its files would miss."""
-        ...
 
     async def freeze(self) -> None:
         """Keep all its files as they are now, replacing those kept before.
@@ -259,7 +238,6 @@ class Freezing(Protocol):
             Exception: the files cannot be kept, for example because they are too large; then none
                 are.
         """
-        ...
 
     async def open_frozen(self, paths: TrialPaths) -> Environment:
         """Start another environment from the kept files; the caller stops it.
@@ -268,7 +246,6 @@ class Freezing(Protocol):
         neither this environment nor the kept files. Mounted log directories are those of `paths`.
         Only one exists at a time.
         """
-        ...
 
 
 @runtime_checkable
@@ -277,7 +254,6 @@ class Accounting(Environment, Protocol):
 
     def surroundings(self) -> Surroundings:
         """Paths by which programs find their files in it."""
-        ...
 
     async def list_written(
         self, known: Mapping[str, str], *, is_hashing: bool = True
@@ -291,15 +267,12 @@ class Accounting(Environment, Protocol):
         Raises:
             Exception: the files cannot be listed.
         """
-        ...
 
     async def freeze(self) -> None:
         """Keep all its files as they are now; see Freezing."""
-        ...
 
     async def open_frozen(self, paths: TrialPaths) -> Environment:
         """Start another environment from the kept files; see Freezing."""
-        ...
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> Environment:
         """Start another environment: the image plus the kept files except `left_out`.
@@ -309,7 +282,6 @@ class Accounting(Environment, Protocol):
         Raises:
             Exception: it cannot be started.
         """
-        ...
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -354,7 +326,6 @@ class Watching(Protocol):
 
         `scripts` are files of the agent that programs may run.
         """
-        ...
 
 
 class SeenFile(msgspec.Struct, frozen=True):
@@ -378,7 +349,6 @@ class Listing(Protocol):
         Directories are descended into and not listed; links are listed and not followed. The rooms
         of such an environment can list files too.
         """
-        ...
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -398,7 +368,6 @@ class ToolRestoring(Protocol):
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
         """List the tools that differ from the image's. Nothing is run inside."""
-        ...
 
     async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
         """Restore changed tools from the image and remove added ones.
@@ -408,11 +377,9 @@ class ToolRestoring(Protocol):
         Raises:
             SandboxError: a tool cannot be restored.
         """
-        ...
 
     async def mark_tools(self) -> Mapping[str, str]:
         """Return a mark for each rewritten tool by path; it changes when the tool is rewritten."""
-        ...
 
 
 @runtime_checkable
@@ -427,7 +394,6 @@ class ScriptExecuting(Protocol):
         timeout_sec: int | None = None,
     ) -> ExecResult:
         """Apply `chmod +x` to a script as root, if possible, then call `exec`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

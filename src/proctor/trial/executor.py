@@ -42,7 +42,6 @@ class Executor(Protocol):
     @property
     def capacity(self) -> int:
         """How many trials it runs at once."""
-        ...
 
     async def check(self, environment: EnvironmentConfig) -> None:
         """Check that trials can run in such environments, before anything is created.
@@ -56,7 +55,6 @@ class Executor(Protocol):
 
         Returns sentences about what could not be removed.
         """
-        ...
 
     async def run(self, spec: TrialSpec, watch: Watch) -> TrialOutcome:
         """Run a trial; `watch` is called with the name of each phase as it begins.
@@ -69,4 +67,3 @@ class Executor(Protocol):
             CancelledError: it was cancelled, and there are no files to return.
             Exception: the trial could not write its files, or they could not be transferred.
         """
-        ...

@@ -3,13 +3,16 @@
 import asyncio
 import shlex
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePath
 
 from proctor.errors import HealthcheckError
 from proctor.task.environment import Healthcheck
 from proctor.trial.environment import Environment, ExecResult, ScriptExecuting
+
+_ARCHIVE_SEC = 120
 
 
 @contextmanager
@@ -24,8 +27,8 @@ def acting_as(environment: Environment, user: str | int | None) -> Iterator[None
 
 
 async def empty_directories(
-    environment: Environment, directories: Sequence[PurePosixPath], *, open_to_all: bool
-) -> None:
+    environment: Environment, directories: Sequence[PurePath | str], *, open_to_all: bool
+) -> ExecResult:
     """Create or empty directories in place, without replacing them: one may be a mount."""
     commands = []
     for directory in directories:
@@ -36,7 +39,40 @@ async def empty_directories(
             f"find {name} -mindepth 1 -maxdepth 1 -exec rm -rf -- {{}} +",
         ]
         commands += [f"chmod 777 {name}"] if open_to_all else []
-    await environment.exec(command=" && ".join(commands), user="root")
+    return await environment.exec(command=" && ".join(commands), user="root")
+
+
+async def download_without(
+    environment: Environment, source: str, target: Path | str, exclude: Sequence[str]
+) -> None:
+    """Fetch a directory without files that match tar's --exclude, by copying it inside first.
+
+    The intermediate archive is unpacked inside, not on the host: the agent may have replaced the
+    tool that makes it, and unpacking a hostile archive on the host would be dangerous.
+
+    Raises:
+        RuntimeError: it could not be packed; harbor's message.
+    """
+    # An unguessable name, so that no process of the agent can prepare the directory.
+    place = f"/tmp/.hb-transfer-{uuid.uuid4()}"  # noqa: S108 - inside the environment
+    excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in exclude)
+    command = (
+        f"mkdir -p -m 700 {place}/copy && "
+        f"tar cf {place}/archive.tar {excluded} -C {shlex.quote(source)} . && "
+        f"tar xf {place}/archive.tar -C {place}/copy"
+    )
+    try:
+        made = await environment.exec(command=command, timeout_sec=_ARCHIVE_SEC, user="root")
+        if made.return_code != 0:
+            output = made.stderr or made.stdout or "no output"
+            raise RuntimeError(
+                f"Failed to create transfer archive for {source!r} with code "
+                f"{made.return_code}: {output}"
+            )
+        await environment.download_dir(source_dir=f"{place}/copy", target_dir=target)
+    finally:
+        removing = f"rm -rf {place}"
+        await environment.exec(command=removing, timeout_sec=_ARCHIVE_SEC, user="root")
 
 
 async def exec_script(

@@ -28,7 +28,6 @@ from proctor.trial.environment import (
 )
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
-from proctor.trial.spec import TrialSpec
 from proctor.trial.trial_run import TrialRun
 
 # Limit on the files or processes listed in a finding.
@@ -145,24 +144,19 @@ def _parse_line(line: str) -> SeenFile:
     return SeenFile(path.lstrip("\n"), int(known) if known.isdigit() else None, digest or None)
 
 
-def find_uploaded(spec: TrialSpec, step: Step | None) -> dict[str, str]:
-    """Return the planned digest of every regular test file, by its path below /tests."""
-    prefixes = ["tests/", f"steps/{step.name}/tests/"] if step else ["tests/"]
-    return {
-        file.path.removeprefix(prefix): file.sha256
-        for prefix in prefixes
-        for file in spec.digests.files
-        if file.path.startswith(prefix)
-    }
-
-
 async def check_after_tests(
     run: TrialRun, room: Environment, sources: Sequence[Path], step: Step | None
 ) -> None:
     """Add findings for tests that changed on the host, or inside after the upload."""
     if not sources:
         return
-    planned = find_uploaded(run.spec, step)
+    prefixes = ["tests/", f"steps/{step.name}/tests/"] if step else ["tests/"]
+    planned = {
+        file.path.removeprefix(prefix): file.sha256
+        for prefix in prefixes
+        for file in run.spec.digests.files
+        if file.path.startswith(prefix)
+    }
     if run.spec.digests.size < _SMALL:
         changed = _find_changed_on_host(sources, planned)
     else:
@@ -175,7 +169,17 @@ async def check_after_tests(
             files=changed[:_MOST],
         )
         return
-    altered = await _find_altered(run, room, planned)
+    # New files, such as caches, are normal.
+    altered: list[str] = []
+    try:
+        # Output is parsed by lines, and some versions of sha256sum escape a backslash.
+        plain = [path for path in sorted(planned) if "\n" not in path and "\\" not in path]
+        for batch in batched(plain, _BATCH):
+            now = await _hash_inside(room, batch, planned)
+            if now is not None:
+                altered += [path for path in batch if now.get(path) != planned[path]]
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
+        run.logger.warning("the tests could not be checked afterwards: %s", error)
     if altered:
         some = "one" if len(altered) == 1 else f"{len(altered)}"
         run.add_finding(
@@ -193,21 +197,6 @@ def _find_changed_on_host(sources: Sequence[Path], planned: Mapping[str, str]) -
     return sorted(
         path for path in now.keys() | planned.keys() if now.get(path) != planned.get(path)
     )
-
-
-async def _find_altered(run: TrialRun, room: Environment, planned: Mapping[str, str]) -> list[str]:
-    """Uploaded files that changed or disappeared; new files, such as caches, are normal."""
-    altered: list[str] = []
-    try:
-        # Output is parsed by lines, and some versions of sha256sum escape a backslash.
-        plain = [path for path in sorted(planned) if "\n" not in path and "\\" not in path]
-        for batch in batched(plain, _BATCH):
-            now = await _hash_inside(room, batch, planned)
-            if now is not None:
-                altered += [path for path in batch if now.get(path) != planned[path]]
-    except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
-        run.logger.warning("the tests could not be checked afterwards: %s", error)
-    return altered
 
 
 async def _hash_inside(

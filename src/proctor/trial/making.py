@@ -35,7 +35,24 @@ async def make_agent(run: TrialRun) -> Agent:
             load_skills, [run.spec.find_place(path) for path in config.skills]
         )
     run.skills_dir = find_skills_dir(task.config, run.skills)
-    _open_models(run, host)
+    if run.kinds.models is not None:
+        env = resolve_env(config.env, host)
+        run.models = run.kinds.models.open_agent(
+            run.spec.name, f"{run.place}/agent", config, env, run.spec.replay
+        )
+        if run.spec.replay and run.models is not None:
+            run.add_finding(
+                FindingCode.MODELS_REPLAYED,
+                "the answers of the agent's model come from a recording (--replay-model): this is "
+                "not another sample of the model",
+                recording=list(run.spec.replay),
+            )
+    elif not run.spec.gateway and config.model_name:
+        run.add_finding(
+            FindingCode.MODELS_DIRECT,
+            "the agent reached its model by itself (--no-gateway): what it asked, and what that "
+            "cost, are its own account",
+        )
     servers = {
         server.name: server
         for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
@@ -61,29 +78,6 @@ async def make_agent(run: TrialRun) -> Agent:
     )
     run.result.agent_info = describe_agent(run.agent, config.model_name)
     return run.agent
-
-
-def _open_models(run: TrialRun, host: Mapping[str, str]) -> None:
-    """Let the agent reach models through the job's gateway, if there is one."""
-    config = run.spec.config.agent
-    if run.kinds.models is not None:
-        env = resolve_env(config.env, host)
-        run.models = run.kinds.models.open_agent(
-            run.spec.name, f"{run.place}/agent", config, env, run.spec.replay
-        )
-        if run.spec.replay and run.models is not None:
-            run.add_finding(
-                FindingCode.MODELS_REPLAYED,
-                "the answers of the agent's model come from a recording (--replay-model): this is "
-                "not another sample of the model",
-                recording=list(run.spec.replay),
-            )
-    elif not run.spec.gateway and config.model_name:
-        run.add_finding(
-            FindingCode.MODELS_DIRECT,
-            "the agent reached its model by itself (--no-gateway): what it asked, and what that "
-            "cost, are its own account",
-        )
 
 
 def make_environment(run: TrialRun) -> Environment:
@@ -177,9 +171,7 @@ def describe_agent(agent: Agent, model_name: str | None) -> AgentInfo:
         # An agent written for harbor returns harbor's class, which has the same fields.
         return AgentInfo.model_validate(own(), from_attributes=True)
     return AgentInfo(
-        name=agent.name(),
-        version=agent.version() or "unknown",
-        model_info=find_model(model_name),
+        name=agent.name(), version=agent.version() or "unknown", model_info=find_model(model_name)
     )
 
 

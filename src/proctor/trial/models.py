@@ -72,24 +72,19 @@ class ModelAccount(Protocol):
 
         Credentials of the host that must not reach an environment have empty values.
         """
-        ...
 
     @property
     def config(self) -> AgentConfig | None:
         """The agent's config with the gateway in place of its endpoint; None for a verifier."""
-        ...
 
     def describe(self, url: str) -> str:
         """Return the provider's address behind a base URL of the gateway; other URLs unchanged."""
-        ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Accept requests with its token inside the context; end them when it is left."""
-        ...
 
     def summarize(self) -> ModelUse:
         """Return what it was used for since it was last opened."""
-        ...
 
 
 class Models(Protocol):
@@ -101,7 +96,6 @@ class Models(Protocol):
 
         None if no program inside an environment uses it.
         """
-        ...
 
     def open_agent(
         self,
@@ -116,13 +110,11 @@ class Models(Protocol):
         None if the agent reaches no model, or only by itself. Files go to this directory. With the
         recorded exchanges of a trial in `replay`, these answer its requests.
         """
-        ...
 
     def open_verifier(
         self, trial: str, directory: str, env: Mapping[str, str]
     ) -> ModelAccount | None:
         """Open the account of a trial's tests; None if their variables name no provider."""
-        ...
 
 
 def load_replay_uses(path: str) -> list[ReplayUse]:

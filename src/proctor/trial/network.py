@@ -22,17 +22,14 @@ class CanNetwork(Protocol):
     @property
     def disable_internet(self) -> bool:
         """Whether it can disable the network."""
-        ...
 
     @property
     def network_allowlist(self) -> bool:
         """Whether it can restrict the network to some hosts."""
-        ...
 
     @property
     def dynamic_network_policy(self) -> bool:
         """Whether it can change the policy after the start."""
-        ...
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
@@ -152,7 +149,6 @@ class Switchable(Protocol):
 
     async def set_network_policy(self, network_policy: NetworkPolicy) -> None:
         """Apply this policy from now on."""
-        ...
 
 
 def host_ports_open(environment: Environment) -> AbstractAsyncContextManager[None]:

@@ -75,7 +75,6 @@ class Cleaner(Protocol):
 
     def redact_text(self, text: str) -> str:
         """Return the text without secrets."""
-        ...
 
 
 class _CleanLines(logging.Formatter):

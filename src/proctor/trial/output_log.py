@@ -82,7 +82,14 @@ class OutputLog:
         """Record that a command starts."""
         self._n_commands += 1
         if self._n_commands == 1:
-            self._open()
+            try:
+                self._fd = os.open(self.path, _FLAGS | os.O_APPEND, 0o644)
+                self._size = os.fstat(self._fd).st_size
+                if not self._size:
+                    header = Header(VERSION, OUTPUT_FORMAT, self.now())
+                    self._size = _write_line(self._fd, header)
+            except OSError as error:
+                self._give_up(error)
         shown, self.title = self.title or command, None
         # A command may have halves of characters, which a file cannot.
         text = self.clean(written_text(shown[:_LONGEST_COMMAND]))
@@ -155,16 +162,6 @@ class OutputLog:
     def _trim(self) -> None:
         if self._fd >= 0 and self._size > 2 * HEAD + _APART:
             self._cut()
-
-    def _open(self) -> None:
-        try:
-            self._fd = os.open(self.path, _FLAGS | os.O_APPEND, 0o644)
-            self._size = os.fstat(self._fd).st_size
-            if not self._size:
-                header = Header(VERSION, OUTPUT_FORMAT, self.now())
-                self._size = _write_line(self._fd, header)
-        except OSError as error:
-            self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
         self._logger.warning("the agent's output is not recorded further: %s", error)

@@ -46,9 +46,7 @@ def find_timeouts(
             task.environment.build_timeout_sec, None, config.environment_build_timeout_multiplier
         ),
         agent_setup=scaled(
-            AGENT_SETUP_SEC if setup is None else setup,
-            None,
-            config.agent_setup_timeout_multiplier,
+            AGENT_SETUP_SEC if setup is None else setup, None, config.agent_setup_timeout_multiplier
         ),
         agent=None
         if agent_base is None

@@ -133,7 +133,10 @@ async def _run_step(
             await _verify_step(run, environment, step, result, artifacts_dir, reverification)
         await verify_in_clean_room(run, environment)
         await verify_again(run, environment, reverification)
-    archive_step(run, step)
+    paths = run.paths
+    move_contents(paths.verifier_dir, paths.step_verifier_dir(step.name))
+    move_contents(paths.agent_dir, paths.step_agent_dir(step.name))
+    move_contents(paths.artifacts_dir, paths.step_artifacts_dir(step.name))
 
 
 async def _prepare(run: TrialRun, environment: Environment, step: Step, result: StepResult) -> None:
@@ -147,7 +150,14 @@ async def _prepare(run: TrialRun, environment: Environment, step: Step, result: 
         if step.workdir.exists():
             await environment.upload_dir(source_dir=step.workdir, target_dir=workdir)
         if (step.workdir / "setup.sh").exists():
-            await _run_setup(run, environment, step, result, workdir)
+            script = shlex.quote(f"{workdir.rstrip('/')}/setup.sh")
+            try:
+                ran = await environment.exec(command=f"bash {script}")
+                if ran.return_code != 0:
+                    _refuse_setup(step, ran.return_code, ran.stderr)
+            except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
+                run.logger.warning(f"Step '{step.name}' setup.sh failed: {error}")
+                result.exception_info = run.describe(error)
         check = step.config.healthcheck
         if check is not None and result.exception_info is None:
             try:
@@ -155,19 +165,6 @@ async def _prepare(run: TrialRun, environment: Environment, step: Step, result: 
             except HealthcheckError as error:
                 run.logger.warning(f"Step '{step.name}' healthcheck failed: {error}")
                 result.exception_info = run.describe(error)
-
-
-async def _run_setup(
-    run: TrialRun, environment: Environment, step: Step, result: StepResult, workdir: str
-) -> None:
-    script = shlex.quote(f"{workdir.rstrip('/')}/setup.sh")
-    try:
-        ran = await environment.exec(command=f"bash {script}")
-        if ran.return_code != 0:
-            _refuse_setup(step, ran.return_code, ran.stderr)
-    except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
-        run.logger.warning(f"Step '{step.name}' setup.sh failed: {error}")
-        result.exception_info = run.describe(error)
 
 
 def _refuse_setup(step: Step, code: int, stderr: str | None) -> None:
@@ -197,22 +194,6 @@ async def _verify_step(
                 result.exception_info = run.describe(error)
     if not run.is_stopped:
         await note_late_changes(run, environment, step)
-
-
-def archive_step(run: TrialRun, step: Step) -> None:
-    """Move the contents of the trial's output directories into the step's."""
-    paths = run.paths
-    move_contents(paths.verifier_dir, paths.step_verifier_dir(step.name))
-    move_contents(paths.agent_dir, paths.step_agent_dir(step.name))
-    move_contents(paths.artifacts_dir, paths.step_artifacts_dir(step.name))
-
-
-def remove_empty(run: TrialRun) -> None:
-    """Remove the directories that the steps left empty."""
-    paths = run.paths
-    for directory in (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir):
-        if directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()
 
 
 # Comparing the agent's commands with the task's solution, which it must not have seen
@@ -295,7 +276,18 @@ async def close_files(run: TrialRun) -> None:
         run.fail(error)
     finally:
         try:
-            _write_result(run)
+            try:
+                text = render_trial_result(run.result, run.config_text)
+            except PydanticSerializationError as error:
+                # An agent's metadata is the only part of the result that may be unserializable.
+                run.fail(error)
+                for context in run.result.contexts:
+                    context.rollout_details = context.metadata = None
+                text = render_trial_result(run.result, run.config_text)
+            if run.redactor is not None:
+                # On the rendered text, because exceptions and metadata may quote a secret anywhere.
+                text = run.redactor.redact_text(text.decode()).encode()
+            run.recording.file.write_by_renaming(f"{run.place}/result.json", text)
         finally:
             run.recording.file.close()
 
@@ -304,21 +296,6 @@ async def _check_trace(run: TrialRun, trace: Trace) -> bool:
     """Compare a trace with what else is known; return whether there are new findings."""
     is_close = await compare_with_solution(run, trace)
     return await compare_trace(run, trace) or is_close
-
-
-def _write_result(run: TrialRun) -> None:
-    try:
-        text = render_trial_result(run.result, run.config_text)
-    except PydanticSerializationError as error:
-        # An agent's metadata is the only part of the result that may be unserializable.
-        run.fail(error)
-        for context in run.result.contexts:
-            context.rollout_details = context.metadata = None
-        text = render_trial_result(run.result, run.config_text)
-    if run.redactor is not None:
-        # On the rendered text, because exceptions and metadata may quote a secret anywhere.
-        text = run.redactor.redact_text(text.decode()).encode()
-    run.recording.file.write_by_renaming(f"{run.place}/result.json", text)
 
 
 async def run_trial(
@@ -379,7 +356,10 @@ async def _run_phases(run: TrialRun) -> None:
     if task.steps:
         await run_steps(run, agent, environment)
         await stop_environment(run)
-        remove_empty(run)
+        paths = run.paths
+        for directory in (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir):
+            if directory.is_dir() and not any(directory.iterdir()):
+                directory.rmdir()
     else:
         with run.phase("agent"):
             try:

@@ -33,10 +33,7 @@ _LONGEST_SESSION = 63
 
 
 async def verify_separately(
-    run: TrialRun,
-    own: EnvironmentConfig,
-    artifacts_dir: Path,
-    step: Step | None = None,
+    run: TrialRun, own: EnvironmentConfig, artifacts_dir: Path, step: Step | None = None
 ) -> VerifierResult:
     """Run the verifier in a separate environment and read its rewards."""
     timeout = (run.step_timeouts(step) if step else run.timeouts).verifier

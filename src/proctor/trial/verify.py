@@ -137,14 +137,6 @@ def find_odd_rewards(run: TrialRun, before: Mapping[str, str | None]) -> None:
                 )
 
 
-def find_killed(run: TrialRun, rewards: Mapping[str, float] | None) -> None:
-    """Add a finding for a reward above 0 if a signal ended the test script."""
-    if rewards and any(not value <= 0 for value in rewards.values()):
-        run.add_finding(
-            FindingCode.TESTS_KILLED, "a signal ended the test script, and there is a reward"
-        )
-
-
 def find_moved_rewards(run: TrialRun, opened: Sequence[OpenedFile] | None) -> None:
     """Add a finding for reward files that were never opened under their names.
 
@@ -361,8 +353,10 @@ async def run_verifier(
     find_moved_rewards(run, run.opened)
     keep_linked_rewards(run)
     found = load_rewards(str(run.paths.verifier_dir), HARBOR_0_13)
-    if was_killed:
-        find_killed(run, found)
+    if was_killed and found and any(not value <= 0 for value in found.values()):
+        run.add_finding(
+            FindingCode.TESTS_KILLED, "a signal ended the test script, and there is a reward"
+        )
     return VerifierResult(rewards=found)
 
 
@@ -374,7 +368,10 @@ async def _run_script(
     The exit code is ignored: the reward files alone decide.
     """
     name = shlex.quote(str(script))
-    env = find_verifier_env(run, step)
+    # The task's, overridden by the step's, then the job's.
+    task, job = run.spec.task.config.verifier.env, run.spec.config.verifier.env
+    merged = {**task, **(step.config.verifier.env if step else {}), **job}
+    env = resolve_env(merged, host_variables()) if merged else None
     command = f"({name}) > {_OUTPUT} 2>&1"
     if not run.spec.is_harbor_compatible:
         # Printed by the outer shell, to which the script's own output does not go.
@@ -407,13 +404,6 @@ def is_killed(said: str, return_code: int) -> bool:
     if not code.isdigit():
         return return_code > _SIGNALS
     return int(code) == _SIGPIPE or (int(code) > _SIGNALS and len(lines) > len(ends))
-
-
-def find_verifier_env(run: TrialRun, step: Step | None) -> Mapping[str, str] | None:
-    """The tests' environment variables: the task's, overridden by the step's, then the job's."""
-    task, job = run.spec.task.config.verifier.env, run.spec.config.verifier.env
-    merged = {**task, **(step.config.verifier.env if step else {}), **job}
-    return resolve_env(merged, host_variables()) if merged else None
 
 
 async def _download_results(run: TrialRun, environment: Environment) -> None:

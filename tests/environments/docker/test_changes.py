@@ -1,6 +1,5 @@
 """What is told of everything that was written in a container."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from proctor.environments.docker import environment as environment_module
 from proctor.environments.docker.changes import parse_diff
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
-from proctor.trial.changes import Change, Phase, Surroundings
+from proctor.trial.changes import Change, Phase
 from proctor.trial.environment import Accounting
 from tests.environments.docker.containers import docker_order, running
 
@@ -53,15 +52,12 @@ def tell(changes: Mapping[str, Change], phase: Phase) -> dict[str, tuple[str, st
 
 
 @engine_needed
-def test_every_path_that_an_agent_changed_is_listed_and_what_was_there_before_is_told_apart(
+async def test_every_path_that_an_agent_changed_is_listed_and_what_was_there_before_is_told_apart(
     tmp_path: Path,
 ) -> None:
-    async def go() -> dict[str, Change]:
-        async with running(docker_order(tmp_path)) as place:
-            assert isinstance(place, Accounting)
-            return await list_after_agent(place)
-
-    changes = asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        assert isinstance(place, Accounting)
+        changes = await list_after_agent(place)
     assert tell(changes, Phase.AGENT) == {
         "/app/new": ("created", "file", False),
         "/app/old": ("created", "file", False),
@@ -77,42 +73,36 @@ def test_every_path_that_an_agent_changed_is_listed_and_what_was_there_before_is
         "/usr/local": ("created", "directory", False),
         "/usr/local/bin": ("created", "directory", False),
         "/usr/local/bin/ls": ("created", "file", False),
-        "/dev/shm/x": ("created", "file", False),  # noqa: S108
-        "/dev/shm/gone": ("deleted", "file", False),  # noqa: S108
+        "/dev/shm/x": ("created", "file", False),
+        "/dev/shm/gone": ("deleted", "file", False),
     }
     before = tell(changes, Phase.SETUP)
-    assert before.keys() >= {"/app", "/app/given", "/bin/id", "/logs/agent", "/dev/shm/given"}  # noqa: S108
+    assert before.keys() >= {"/app", "/app/given", "/bin/id", "/logs/agent", "/dev/shm/given"}
     assert before["/bin/id"] == ("deleted", "file", True)
     assert changes["/app/new"].sha256 == sha256_hex(b"work\n")
     assert changes["/app/link"].target == "/app/new"
     assert changes["/etc/group"].mode == "0600"
-    assert changes["/dev/shm/x"].sha256 == sha256_hex(b"hidden\n")  # noqa: S108
+    assert changes["/dev/shm/x"].sha256 == sha256_hex(b"hidden\n")
 
 
 @engine_needed
-def test_what_was_listed_is_not_listed_as_new_once_more(tmp_path: Path) -> None:
-    async def go() -> list[str]:
-        async with running(docker_order(tmp_path)) as place:
-            before = await list_after_agent(place)
-            marks = {path: each.mark for path, each in before.items()}
-            await place.exec("rm /bin/touch")
-            written, _ = await place.list_written(marks, is_hashing=False)
-            return [each.path for each in written if each.when is Phase.AGENT]
-
-    assert asyncio.run(go()) == ["/bin/touch"]
+async def test_what_was_listed_is_not_listed_as_new_once_more(tmp_path: Path) -> None:
+    async with running(docker_order(tmp_path)) as place:
+        before = await list_after_agent(place)
+        marks = {path: each.mark for path, each in before.items()}
+        await place.exec("rm /bin/touch")
+        written, _ = await place.list_written(marks, is_hashing=False)
+        assert [each.path for each in written if each.when is Phase.AGENT] == ["/bin/touch"]
 
 
 @engine_needed
-def test_without_the_layers_paths_come_from_the_engine(
+async def test_without_the_layers_paths_come_from_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment_module, "is_mounted_here", lambda _: False)
-
-    async def go() -> tuple[dict[str, Change], Surroundings]:
-        async with running(docker_order(tmp_path)) as place:
-            return await list_after_agent(place), place.surroundings()
-
-    changes, around = asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        changes = await list_after_agent(place)
+        around = place.surroundings()
     told = tell(changes, Phase.AGENT)
     assert told["/app/new"] == ("created", "file", False)
     assert told["/etc/passwd"] == ("changed", "file", True)
@@ -126,16 +116,14 @@ def test_without_the_layers_paths_come_from_the_engine(
 
 
 @engine_needed
-def test_programs_find_their_files_by_the_containers_variables_and_users(tmp_path: Path) -> None:
+async def test_programs_find_their_files_by_the_containers_variables_and_users(
+    tmp_path: Path,
+) -> None:
     env = {"PYTHONPATH": "/app/lib", "LD_LIBRARY_PATH": "/opt/lib"}
     task = TaskEnvironment(docker_image="small:1", workdir="/app")
-
-    async def go() -> Surroundings:
-        async with running(docker_order(tmp_path, task=task, env=env)) as place:
-            await list_after_agent(place)
-            return place.surroundings()
-
-    around = asyncio.run(go())
+    async with running(docker_order(tmp_path, task=task, env=env)) as place:
+        await list_after_agent(place)
+        around = place.surroundings()
     assert around.workdir == "/app"
     assert {"/bin", "/usr/local/bin", "/opt/lib"} <= set(around.search_path)
     assert around.python_path == ("/app/lib",)

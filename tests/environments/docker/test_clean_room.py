@@ -45,24 +45,20 @@ async def look_and_stop(other: Environment) -> list[str]:
         await other.stop(delete=True)
 
 
-def test_a_clean_room_has_the_image_and_what_is_not_left_out(tmp_path: Path) -> None:
+async def test_a_clean_room_has_the_image_and_what_is_not_left_out(tmp_path: Path) -> None:
     before = list_kept()
-    paths = frozenset({"/etc/mine/cheat", "/etc/group", "/bin/id", "/etc/hosts", "/tmp"})  # noqa: S108
+    paths = frozenset({"/etc/mine/cheat", "/etc/group", "/bin/id", "/etc/hosts", "/tmp"})
     left_out = LeftOut(paths, frozenset({"/etc/mine"}))
-
-    async def go() -> list[list[str]]:
-        async with running(docker_order(tmp_path)) as place:
-            await place.exec(WROTE)
-            await place.freeze()
-            await place.exec("echo later > /app/deep/file")
-            opened = [
-                place.open_clean(place.trial_paths, left_out),
-                place.open_clean(place.trial_paths, NOTHING),
-                place.open_frozen(place.trial_paths),
-            ]
-            return [await look_and_stop(await other) for other in opened]
-
-    clean, whole, frozen = asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        await place.exec(WROTE)
+        await place.freeze()
+        await place.exec("echo later > /app/deep/file")
+        opened = [
+            place.open_clean(place.trial_paths, left_out),
+            place.open_clean(place.trial_paths, NOTHING),
+            place.open_frozen(place.trial_paths),
+        ]
+        clean, whole, frozen = [await look_and_stop(await other) for other in opened]
     same = ["then", "644 2", "750 2", "ls: cannot access '/bin/env': No such file or directory"]
     assert clean[:4] == same
     assert clean[4:] == ["/bin/id", "kept", "2", "0", "1777"]
@@ -72,7 +68,7 @@ def test_a_clean_room_has_the_image_and_what_is_not_left_out(tmp_path: Path) -> 
     assert list_kept() == before
 
 
-def test_a_clean_room_that_cannot_be_filled_leaves_no_container(
+async def test_a_clean_room_that_cannot_be_filled_leaves_no_container(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(container: str, **_: object) -> None:
@@ -80,15 +76,11 @@ def test_a_clean_room_that_cannot_be_filled_leaves_no_container(
         raise DockerError("no space")
 
     monkeypatch.setattr(environment_module, "fill_from_kept", fail)
-
-    async def go() -> None:
-        async with running(docker_order(tmp_path)) as place:
-            await place.freeze()
-            with pytest.raises(DockerError, match="no space"):
-                await place.open_clean(place.trial_paths, NOTHING)
-            assert len(engine.containers()) == 1
-
-    asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        await place.freeze()
+        with pytest.raises(DockerError, match="no space"):
+            await place.open_clean(place.trial_paths, NOTHING)
+        assert len(engine.containers()) == 1
 
 
 def test_a_clean_room_of_a_killed_run_is_removed(
@@ -120,20 +112,16 @@ def test_a_clean_room_of_a_killed_run_is_removed(
     assert not engine.containers()
 
 
-def test_without_the_layers_there_is_no_clean_room(
+async def test_without_the_layers_there_is_no_clean_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment_module, "is_mounted_here", lambda _: False)
-
-    async def go() -> None:
-        async with running(docker_order(tmp_path)) as place:
-            with pytest.raises(DockerError, match="no state of this container was kept"):
-                await place.open_clean(place.trial_paths, NOTHING)
-            await place.freeze()
-            with pytest.raises(UnsupportedError, match="requires root on the engine's machine"):
-                await place.open_clean(place.trial_paths, NOTHING)
-
-    asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        with pytest.raises(DockerError, match="no state of this container was kept"):
+            await place.open_clean(place.trial_paths, NOTHING)
+        await place.freeze()
+        with pytest.raises(UnsupportedError, match="requires root on the engine's machine"):
+            await place.open_clean(place.trial_paths, NOTHING)
 
 
 # They believe a setting of the system's, and a program's settings in a home.

@@ -4,12 +4,11 @@ import asyncio
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from proctor.environments.docker.containers import list_processes
 from proctor.environments.docker.environment import DockerEnvironment
-from proctor.environments.docker.processes import list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
@@ -32,53 +31,49 @@ ON_X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the ghost is
 pytestmark = pytest.mark.usefixtures("cache", "engine")
 
 
-def test_a_command_runs_in_bash_as_root_with_both_streams_in_their_order(tmp_path: Path) -> None:
-    async def go() -> tuple[ExecResult, ExecResult]:
-        async with running(docker_order(tmp_path)) as place:
-            words = "[[ 1 ]] && id -u; for n in 1 2 3; do echo out$n; echo err$n >&2; done; exit 3"
-            return await place.exec(words), await place.exec("true")
-
+async def test_a_command_runs_in_bash_as_root_with_both_streams_in_their_order(
+    tmp_path: Path,
+) -> None:
     mixed = "".join(f"out{n}\nerr{n}\n" for n in (1, 2, 3))
-    assert asyncio.run(go()) == (ExecResult(f"0\n{mixed}", None, 3), ExecResult(None, None, 0))
+    async with running(docker_order(tmp_path)) as place:
+        words = "[[ 1 ]] && id -u; for n in 1 2 3; do echo out$n; echo err$n >&2; done; exit 3"
+        assert (await place.exec(words), await place.exec("true")) == (
+            ExecResult(f"0\n{mixed}", None, 3),
+            ExecResult(None, None, 0),
+        )
 
 
-def test_output_is_recorded_while_commands_run_and_not_in_rooms(tmp_path: Path) -> None:
-    async def go() -> OutputLog:
-        order = docker_order(tmp_path)
-        log = OutputLog(str(order.trial_paths.agent_dir), None, order.logger)
-        async with running(order) as place:
-            await place.exec("echo before")
-            place.output_log = log
-            done = asyncio.ensure_future(place.exec("echo one; echo two >&2; sleep 0.5; exit 3"))
-            while "two" not in "".join(log.read_text()):
-                await asyncio.sleep(0.01)
-            assert not done.done()
-            assert (await done).stdout == "one\ntwo\n"
-            with pytest.raises(RuntimeError, match="timed out"):
-                await place.exec("echo three; sleep 60", timeout_sec=1)
-            room = await place.open_room(("/tests",))
-            await room.exec("echo of the room")
-            place.output_log = None
-        log.close()
-        return log
-
-    log = asyncio.run(go())
+async def test_output_is_recorded_while_commands_run_and_not_in_rooms(tmp_path: Path) -> None:
+    order = docker_order(tmp_path)
+    log = OutputLog(str(order.trial_paths.agent_dir), None, order.logger)
+    async with running(order) as place:
+        await place.exec("echo before")
+        place.output_log = log
+        done = asyncio.ensure_future(place.exec("echo one; echo two >&2; sleep 0.5; exit 3"))
+        while "two" not in "".join(log.read_text()):
+            await asyncio.sleep(0.01)
+        assert not done.done()
+        assert (await done).stdout == "one\ntwo\n"
+        with pytest.raises(RuntimeError, match="timed out"):
+            await place.exec("echo three; sleep 60", timeout_sec=1)
+        room = await place.open_room(("/tests",))
+        await room.exec("echo of the room")
+        place.output_log = None
+    log.close()
+    log = log
     assert "".join(log.read_text()) == "one\ntwo\nthree\n"
     entries = load_trajectory(log.path).entries
     assert [entry.exit_code for entry in entries if entry.duration_ms is not None] == [3, None]
     assert entries[-1].content == "stopped before it ended"
 
 
-def test_what_is_wrong_with_a_command_is_its_result(tmp_path: Path) -> None:
-    async def go() -> list[ExecResult]:
-        async with running(docker_order(tmp_path)) as place:
-            return [
-                await place.exec("true", cwd="/nowhere"),
-                await place.exec("true", user="nobody-of-that-name"),
-                await place.exec("no-such-program"),
-            ]
-
-    nowhere, nobody, missing = asyncio.run(go())
+async def test_what_is_wrong_with_a_command_is_its_result(tmp_path: Path) -> None:
+    async with running(docker_order(tmp_path)) as place:
+        nowhere, nobody, missing = [
+            await place.exec("true", cwd="/nowhere"),
+            await place.exec("true", user="nobody-of-that-name"),
+            await place.exec("no-such-program"),
+        ]
     assert nowhere.return_code != 0
     assert "/nowhere" in (nowhere.stdout or "")
     assert "nobody-of-that-name" in (nobody.stdout or "")
@@ -93,36 +88,34 @@ def test_it_can_all_that_a_trial_asks_of_one_of_ours(tmp_path: Path) -> None:
     assert not place.capabilities.mounted
 
 
-def test_variables_places_and_users_are_those_of_the_task_and_the_call(
+async def test_variables_places_and_users_are_those_of_the_task_and_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_HOST", "yes")
     task = TaskEnvironment(docker_image="small:1", workdir="/work/here")
     order = docker_order(tmp_path, task=task, env={"A": "task", "B": "task", "PATH": "/bin"})
-
-    async def go() -> list[str]:
-        async with running(order) as place:
-            place.default_user = 1000
-            words = 'echo "$A $B $PATH $SECRET_OF_THE_HOST"; pwd; id -u'
-            first = await said(place, words, env={"B": "line\nline"})
-            second = await said(place, "id -un; pwd; echo $HOME", user="ada", cwd="/tmp")  # noqa: S108
-            return [first, second, await said(place, "id -u", user="root")]
-
     task_line = "task line\nline /bin \n/work/here\n1000"
-    assert asyncio.run(go()) == [task_line, "ada\n/tmp\n/home/ada", "0"]
+    async with running(order) as place:
+        place.default_user = 1000
+        words = 'echo "$A $B $PATH $SECRET_OF_THE_HOST"; pwd; id -u'
+        first = await said(place, words, env={"B": "line\nline"})
+        second = await said(place, "id -un; pwd; echo $HOME", user="ada", cwd="/tmp")
+        assert [first, second, await said(place, "id -u", user="root")] == [
+            task_line,
+            "ada\n/tmp\n/home/ada",
+            "0",
+        ]
 
 
-def test_limits_and_rights_are_those_that_were_asked_for(tmp_path: Path, engine: Engine) -> None:
+async def test_limits_and_rights_are_those_that_were_asked_for(
+    tmp_path: Path, engine: Engine
+) -> None:
     task = TaskEnvironment(docker_image="small:1", cpus=0.5, memory_mb=256, storage_mb=10)
-
-    async def go() -> tuple[dict[str, Any], str, list[FindingCode]]:
-        async with running(docker_order(tmp_path, task=task)) as place:
-            (container,) = engine.containers()
-            facts = json.loads(engine.docker("inspect", container).stdout)[0]["HostConfig"]
-            status = await said(place, "grep -E 'CapEff|NoNewPrivs' /proc/self/status")
-            return facts, status, [finding.code for finding in place.findings]
-
-    facts, status, findings = asyncio.run(go())
+    async with running(docker_order(tmp_path, task=task)) as place:
+        (container,) = engine.containers()
+        facts = json.loads(engine.docker("inspect", container).stdout)[0]["HostConfig"]
+        status = await said(place, "grep -E 'CapEff|NoNewPrivs' /proc/self/status")
+        findings = [finding.code for finding in place.findings]
     assert facts["NanoCpus"] == 5 * 10**8
     assert (facts["Memory"], facts["MemorySwap"]) == (256 << 20, 256 << 20)
     assert (facts["PidsLimit"], facts["NetworkMode"]) == (4096, "none")
@@ -130,58 +123,47 @@ def test_limits_and_rights_are_those_that_were_asked_for(tmp_path: Path, engine:
     assert findings == [FindingCode.STORAGE_NOT_ENFORCED]
 
 
-def test_a_command_that_takes_too_long_is_dead_with_its_children(tmp_path: Path) -> None:
-    async def go() -> tuple[str, list[str]]:
-        async with running(docker_order(tmp_path)) as place:
-            with pytest.raises(RuntimeError, match="Command timed out after 1 seconds"):
-                await place.exec("sleep 600 & (sleep 601; true) & sleep 602", timeout_sec=1)
-            waiting = asyncio.ensure_future(place.exec("echo on > /on; sleep 603"))
-            while not await place.is_file("/on"):
-                await asyncio.sleep(0.01)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            left = [each.command for each in await place.list_processes()]
-            return await said(place, "echo alive"), left
-
-    assert asyncio.run(go()) == ("alive", [])
+async def test_a_command_that_takes_too_long_is_dead_with_its_children(tmp_path: Path) -> None:
+    async with running(docker_order(tmp_path)) as place:
+        with pytest.raises(RuntimeError, match="Command timed out after 1 seconds"):
+            await place.exec("sleep 600 & (sleep 601; true) & sleep 602", timeout_sec=1)
+        waiting = asyncio.ensure_future(place.exec("echo on > /on; sleep 603"))
+        while not await place.is_file("/on"):
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        left = [each.command for each in await place.list_processes()]
+        assert (await said(place, "echo alive"), left) == ("alive", [])
 
 
-def test_a_service_outlives_its_command_and_is_listed(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with running(docker_order(tmp_path)) as place:
-            await place.exec("exec >/dev/null 2>&1; setsid sleep 600 & setsid sleep infinity &")
-            await place.exec("true")
-            await until_running(place, "sleep 600", "sleep infinity")
-
-    asyncio.run(go())
+async def test_a_service_outlives_its_command_and_is_listed(tmp_path: Path) -> None:
+    async with running(docker_order(tmp_path)) as place:
+        await place.exec("exec >/dev/null 2>&1; setsid sleep 600 & setsid sleep infinity &")
+        await place.exec("true")
+        await until_running(place, "sleep 600", "sleep infinity")
 
 
 @ON_X86
-def test_a_process_is_listed_and_killed_while_any_of_its_threads_lives(
+async def test_a_process_is_listed_and_killed_while_any_of_its_threads_lives(
     tmp_path: Path, engine: Engine
 ) -> None:
-    async def go() -> list[list[str]]:
-        async with running(docker_order(tmp_path)) as place:
-            with pytest.raises(RuntimeError, match="timed out"):
-                await place.exec(f"{leave_ghost('/one').replace('setsid', '')} wait", timeout_sec=1)
-            await place.exec(leave_ghost("/two"))
-            (container,) = engine.containers()
-            first = json.loads(engine.docker("inspect", container).stdout)[0]["State"]["Pid"]
-            by_engine = [row.process for row in await list_processes(container, first)]
-            seen = await place.list_processes(), by_engine
-            return [[each.command for each in listed] for listed in seen]
-
-    assert asyncio.run(go()) == [["/two"], ["/two"]]
+    async with running(docker_order(tmp_path)) as place:
+        with pytest.raises(RuntimeError, match="timed out"):
+            await place.exec(f"{leave_ghost('/one').replace('setsid', '')} wait", timeout_sec=1)
+        await place.exec(leave_ghost("/two"))
+        (container,) = engine.containers()
+        first = json.loads(engine.docker("inspect", container).stdout)[0]["State"]["Pid"]
+        by_engine = [row.process for row in await list_processes(container, first)]
+        seen = await place.list_processes(), by_engine
+        assert [[each.command for each in listed] for listed in seen] == [["/two"], ["/two"]]
 
 
-def test_a_flood_of_output_is_cut_and_found(tmp_path: Path) -> None:
-    async def go() -> tuple[int, list[FindingCode]]:
-        async with running(docker_order(tmp_path)) as place:
-            told = await place.exec("yes | head -c 40000000")
-            return len(told.stdout or ""), [finding.code for finding in place.findings]
-
-    n_kept, findings = asyncio.run(go())
+async def test_a_flood_of_output_is_cut_and_found(tmp_path: Path) -> None:
+    async with running(docker_order(tmp_path)) as place:
+        told = await place.exec("yes | head -c 40000000")
+        n_kept = len(told.stdout or "")
+        findings = [finding.code for finding in place.findings]
     assert n_kept < 17 << 20
     assert findings == [FindingCode.OUTPUT_CUT]
 
@@ -200,25 +182,24 @@ def test_a_public_task_needs_a_network_that_the_engine_has(tmp_path: Path) -> No
     assert listed != "lo"
 
 
-def test_it_says_what_it_runs_on_and_pins_it_by_its_id(tmp_path: Path, engine: Engine) -> None:
-    async def go() -> tuple[str, str, set[str]]:
-        async with running(docker_order(tmp_path)) as place:
-            told = place.snapshot
-            return told.runtime_image, told.compute_backend, set(told.tool_versions)
-
+async def test_it_says_what_it_runs_on_and_pins_it_by_its_id(
+    tmp_path: Path, engine: Engine
+) -> None:
     (identity,) = engine.lines_of("image", "inspect", "--format", "{{.Id}}", "small:1")
-    assert asyncio.run(go()) == (f"small@{identity}", "docker", {"kernel", "docker"})
+    async with running(docker_order(tmp_path)) as place:
+        told = place.snapshot
+        assert (told.runtime_image, told.compute_backend, set(told.tool_versions)) == (
+            f"small@{identity}",
+            "docker",
+            {"kernel", "docker"},
+        )
 
 
-def test_files_of_a_task_with_an_image_lie_in_its_working_directory(tmp_path: Path) -> None:
+async def test_files_of_a_task_with_an_image_lie_in_its_working_directory(tmp_path: Path) -> None:
     order = docker_order(tmp_path)
     (order.environment_dir / "data.txt").write_text("given")
-
-    async def go() -> str:
-        async with running(order) as place:
-            return await said(place, "cat data.txt")
-
-    assert asyncio.run(go()) == "given"
+    async with running(order) as place:
+        assert (await said(place, "cat data.txt")) == "given"
 
 
 def test_an_image_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -233,64 +214,53 @@ def test_a_task_without_an_image_is_refused(tmp_path: Path) -> None:
         asyncio.run(DockerEnvironment(order).start(force_build=False))
 
 
-def test_stop_may_be_called_before_start_and_twice(tmp_path: Path) -> None:
-    async def go() -> None:
-        place = DockerEnvironment(docker_order(tmp_path))
-        await place.stop(delete=True)
-        await place.start(force_build=False)
-        await place.stop(delete=True)
-        await place.stop(delete=True)
-        with pytest.raises(DockerError, match="does not run: start it first"):
-            await place.exec("true")
-
-    asyncio.run(go())
+async def test_stop_may_be_called_before_start_and_twice(tmp_path: Path) -> None:
+    place = DockerEnvironment(docker_order(tmp_path))
+    await place.stop(delete=True)
+    await place.start(force_build=False)
+    await place.stop(delete=True)
+    await place.stop(delete=True)
+    with pytest.raises(DockerError, match="does not run: start it first"):
+        await place.exec("true")
 
 
 @pytest.mark.parametrize("pause_sec", [0.0, 0.05, 0.2, 0.4])
-def test_a_start_that_is_cancelled_leaves_no_container(
+async def test_a_start_that_is_cancelled_leaves_no_container(
     tmp_path: Path, engine: Engine, pause_sec: float
 ) -> None:
-    async def go() -> None:
-        place = DockerEnvironment(docker_order(tmp_path))
-        starting = asyncio.ensure_future(place.start(force_build=False))
-        await asyncio.wait([starting], timeout=pause_sec)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        await place.stop(delete=True)
-
-    asyncio.run(go())
+    place = DockerEnvironment(docker_order(tmp_path))
+    starting = asyncio.ensure_future(place.start(force_build=False))
+    await asyncio.wait([starting], timeout=pause_sec)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await place.stop(delete=True)
     assert engine.containers() == []
 
 
-def test_what_could_not_be_fetched_is_brought_in_at_the_end(tmp_path: Path, engine: Engine) -> None:
+async def test_what_could_not_be_fetched_is_brought_in_at_the_end(
+    tmp_path: Path, engine: Engine
+) -> None:
     order = docker_order(tmp_path)
-
-    async def go() -> None:
-        async with running(order) as place:
-            await place.exec("echo evidence > /logs/agent/left")
-            (tmp_path / "file").touch()
-            with pytest.raises(NotADirectoryError):
-                await place.download_dir("/logs/agent", tmp_path / "file" / "below")
-
-    asyncio.run(go())
+    async with running(order) as place:
+        await place.exec("echo evidence > /logs/agent/left")
+        (tmp_path / "file").touch()
+        with pytest.raises(NotADirectoryError):
+            await place.download_dir("/logs/agent", tmp_path / "file" / "below")
     assert (order.trial_paths.agent_dir / "left").read_text() == "evidence\n"
     assert engine.containers() == []
 
 
-def test_a_container_that_ends_under_a_command_is_an_error_and_no_result(
+async def test_a_container_that_ends_under_a_command_is_an_error_and_no_result(
     tmp_path: Path, engine: Engine
 ) -> None:
-    async def go() -> None:
-        async with running(docker_order(tmp_path)) as place:
-            waiting = asyncio.ensure_future(place.exec("sleep 600"))
-            await asyncio.sleep(0.3)
-            engine.docker("kill", *engine.containers())
-            with pytest.raises(
-                ContainerDiedError, match="the container ended while a command ran in it"
-            ):
-                await waiting
-
-    asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        waiting = asyncio.ensure_future(place.exec("sleep 600"))
+        await asyncio.sleep(0.3)
+        engine.docker("kill", *engine.containers())
+        with pytest.raises(
+            ContainerDiedError, match="the container ended while a command ran in it"
+        ):
+            await waiting
 
 
 def with_entrypoint(place: Path, script: str, more: str = "") -> EnvironmentOrder:
@@ -305,38 +275,30 @@ def with_entrypoint(place: Path, script: str, more: str = "") -> EnvironmentOrde
     return order
 
 
-def test_the_entrypoint_of_an_image_runs_with_the_command_of_harbor(tmp_path: Path) -> None:
+async def test_the_entrypoint_of_an_image_runs_with_the_command_of_harbor(tmp_path: Path) -> None:
     script = 'echo "$GREETING $PWD $*" > /served; sleep 1000 &\nshift; exec "$@"'
-
-    async def act() -> None:
-        async with running(with_entrypoint(tmp_path, script)) as place:
-            served = await said(place, "cat /served; pwd")
-            assert served == "hello /srv/app and sh -c sleep infinity\n/elsewhere"
-            assert await place.list_processes() == []
-            every = await place.list_processes(with_services=True)
-            assert "sleep 1000" in [each.command for each in every]
-            await place.exec("exec >/dev/null 2>&1; rm /served; setsid sleep 2000 &")
-            await until_running(place, "sleep 2000")
-            await place.freeze()
-            other = await place.open_frozen(place.trial_paths)
-            try:
-                assert (await said(other, "cat /served")).startswith("hello /srv/app")
-                assert await other.list_processes() == []
-            finally:
-                await other.stop(delete=True)
-
-    asyncio.run(act())
+    async with running(with_entrypoint(tmp_path, script)) as place:
+        served = await said(place, "cat /served; pwd")
+        assert served == "hello /srv/app and sh -c sleep infinity\n/elsewhere"
+        assert await place.list_processes() == []
+        every = await place.list_processes(with_services=True)
+        assert "sleep 1000" in [each.command for each in every]
+        await place.exec("exec >/dev/null 2>&1; rm /served; setsid sleep 2000 &")
+        await until_running(place, "sleep 2000")
+        await place.freeze()
+        other = await place.open_frozen(place.trial_paths)
+        try:
+            assert (await said(other, "cat /served")).startswith("hello /srv/app")
+            assert await other.list_processes() == []
+        finally:
+            await other.stop(delete=True)
 
 
-def test_a_healthcheck_waits_for_what_the_entrypoint_starts(tmp_path: Path) -> None:
+async def test_a_healthcheck_waits_for_what_the_entrypoint_starts(tmp_path: Path) -> None:
     script = 'shift; (sleep 0.7; touch /ready) &\nexec "$@"'
     check = "HEALTHCHECK --interval=50ms --retries=99 CMD ls /ready\n"
-
-    async def act() -> str:
-        async with running(with_entrypoint(tmp_path, script, check)) as place:
-            return await said(place, "ls /ready")
-
-    assert asyncio.run(act()) == "/ready"
+    async with running(with_entrypoint(tmp_path, script, check)) as place:
+        assert (await said(place, "ls /ready")) == "/ready"
 
 
 def test_a_container_whose_entrypoint_ended_is_refused(tmp_path: Path) -> None:

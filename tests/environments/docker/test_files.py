@@ -45,7 +45,7 @@ def test_files_and_directories_go_in_and_come_out(tmp_path: Path) -> None:
     async def go(place: DockerEnvironment) -> tuple[str, str]:
         await place.upload_dir(source, "/new/place")
         await place.upload_file(one, "/new/other/name")
-        await place.upload_file(one, "/tmp/")  # noqa: S108
+        await place.upload_file(one, "/tmp/")
         await place.download_dir("/new", tmp_path / "back")
         await place.download_file("/new/other/name", tmp_path / "two.txt")
         with pytest.raises(FileNotFoundError):
@@ -60,7 +60,7 @@ def test_files_and_directories_go_in_and_come_out(tmp_path: Path) -> None:
         return told, await said(place, "stat -c %a /tmp /logs/agent")
 
     told, modes = inside(tmp_path, go)
-    assert told.split() == ["755", "0", "ran", "/tmp/one.txt"]  # noqa: S108
+    assert told.split() == ["755", "0", "ran", "/tmp/one.txt"]
     assert modes.split() == ["1777", "777"]
     assert (tmp_path / "back" / "place" / "deep" / "er" / "file").read_text() == "words"
     assert (tmp_path / "back" / "place" / "link").readlink() == Path("program")

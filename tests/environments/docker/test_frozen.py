@@ -38,24 +38,22 @@ def list_kept() -> list[str]:
     return told.out.split()
 
 
-def test_a_container_begins_with_what_another_kept_and_changes_neither(tmp_path: Path) -> None:
+async def test_a_container_begins_with_what_another_kept_and_changes_neither(
+    tmp_path: Path,
+) -> None:
     before = list_kept()
-
-    async def go() -> list[str]:
-        async with running(docker_order(tmp_path)) as place:
-            assert isinstance(place, Freezing)
-            await place.exec("mkdir /kept; echo then > /kept/file; rm -rf /home")
-            await place.freeze()
-            await place.exec("echo later > /kept/file")
-            told = []
-            for _ in range(2):
-                other = await place.open_frozen(place.trial_paths)
-                told.append(await said(other, "cat /kept/file; ls -d /home 2>/dev/null; pwd"))
-                await other.exec("echo other > /kept/file")
-                await other.stop(delete=True)
-            return [*told, await said(place, "cat /kept/file")]
-
-    first, second, outside = asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        assert isinstance(place, Freezing)
+        await place.exec("mkdir /kept; echo then > /kept/file; rm -rf /home")
+        await place.freeze()
+        await place.exec("echo later > /kept/file")
+        told = []
+        for _ in range(2):
+            other = await place.open_frozen(place.trial_paths)
+            told.append(await said(other, "cat /kept/file; ls -d /home 2>/dev/null; pwd"))
+            await other.exec("echo other > /kept/file")
+            await other.stop(delete=True)
+        first, second, outside = [*told, await said(place, "cat /kept/file")]
     assert first == second
     assert first.split("\n")[0] == "then"
     assert "/home" not in first
@@ -129,19 +127,15 @@ def test_a_trial_in_a_container_is_verified_again_on_what_was_kept(
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_what_lies_in_memory_is_seen(
+async def test_what_lies_in_memory_is_seen(
     is_here: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_here:
         monkeypatch.setattr(environment_module, "is_mounted_here", lambda _: False)
-
-    async def go() -> list[bool]:
-        async with running(docker_order(tmp_path)) as place:
-            told = [await place.holds_memory()]
-            await place.exec("echo x > /dev/shm/x")
-            return [*told, await place.holds_memory()]
-
-    assert asyncio.run(go()) == [False, True]
+    async with running(docker_order(tmp_path)) as place:
+        told = [await place.holds_memory()]
+        await place.exec("echo x > /dev/shm/x")
+        assert [*told, await place.holds_memory()] == [False, True]
 
 
 def test_volumes_of_an_image_are_not_kept_and_the_trial_says_so(
@@ -160,28 +154,25 @@ def test_volumes_of_an_image_are_not_kept_and_the_trial_says_so(
     assert "has volumes, whose files cannot be in an image" in again["reason"]
 
 
-def test_a_container_stands_still_while_its_files_are_kept(tmp_path: Path) -> None:
+async def test_a_container_stands_still_while_its_files_are_kept(tmp_path: Path) -> None:
     """What was kept is what lay there when it was paused; the writer goes on afterwards."""
     count = "n=0; while true; do n=$((n+1)); echo $n > /count.new; mv /count.new /count; done"
-
-    async def go() -> tuple[str, str, str]:
-        async with running(docker_order(tmp_path)) as place:
-            assert isinstance(place, Pausing)
-            assert await place.pause() == 0
-            await place.resume()
-            await place.exec(f"({count}) >/dev/null 2>&1 </dev/null &")
-            await said(place, "until [ -s /count ]; do sleep 0.1; done")
-            assert await place.pause() == 0
-            assert await place.list_processes()
-            await place.download_file("/count", tmp_path / "count")
-            await place.freeze()
-            await place.resume()
-            other = await place.open_frozen(place.trial_paths)
-            kept = await said(other, "cat /count")
-            await other.stop(delete=True)
-            await said(place, f"while [ $(cat /count) = {kept} ]; do sleep 0.1; done")
-            return (tmp_path / "count").read_text().strip(), kept, await said(place, "cat /count")
-
-    paused, kept, later = asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        assert isinstance(place, Pausing)
+        assert await place.pause() == 0
+        await place.resume()
+        await place.exec(f"({count}) >/dev/null 2>&1 </dev/null &")
+        await said(place, "until [ -s /count ]; do sleep 0.1; done")
+        assert await place.pause() == 0
+        assert await place.list_processes()
+        await place.download_file("/count", tmp_path / "count")
+        await place.freeze()
+        await place.resume()
+        other = await place.open_frozen(place.trial_paths)
+        kept = await said(other, "cat /count")
+        await other.stop(delete=True)
+        await said(place, f"while [ $(cat /count) = {kept} ]; do sleep 0.1; done")
+        paused = (tmp_path / "count").read_text().strip()
+        later = await said(place, "cat /count")
     assert paused == kept
     assert int(later) > int(kept)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from proctor.digest import sha256_hex
-from proctor.environments.docker import engine as engines
+from proctor.environments.docker import program as engines
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.environments.docker.model_port import Container, open_model_port
 from proctor.environments.docker.program import run_docker

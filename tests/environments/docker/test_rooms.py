@@ -199,19 +199,15 @@ def test_a_script_that_takes_too_long_is_dead_and_its_room_too(
     assert in_room(tmp_path, "true", look) == []
 
 
-def test_where_no_room_can_be_had_the_directories_are_emptied_and_that_is_found(
+async def test_where_no_room_can_be_had_the_directories_are_emptied_and_that_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment_module, "_LOOK", "{{.State.Pid}} ")
-
-    async def go() -> tuple[str, list[FindingCode]]:
-        async with running(docker_order(tmp_path)) as place:
-            await place.exec("mkdir /tests; echo bad > /tests/planted; ln -s /etc /logs/verifier/e")
-            room = await place.open_room(FRESH)
-            told = await said(room, "ls /tests /logs/verifier; ls -d /etc")
-            return told, [finding.code for finding in place.findings]
-
-    told, findings = asyncio.run(go())
+    async with running(docker_order(tmp_path)) as place:
+        await place.exec("mkdir /tests; echo bad > /tests/planted; ln -s /etc /logs/verifier/e")
+        room = await place.open_room(FRESH)
+        told = await said(room, "ls /tests /logs/verifier; ls -d /etc")
+        findings = [finding.code for finding in place.findings]
     assert told.split() == ["/logs/verifier:", "/tests:", "/etc"]
     assert findings == [FindingCode.VERIFIER_NOT_APART]
 

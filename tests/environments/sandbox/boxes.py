@@ -4,7 +4,7 @@ import asyncio
 import functools
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Command, Network, Part
@@ -79,6 +79,11 @@ async def opened(blueprint: Blueprint) -> AsyncIterator[Box]:
         await zygote.close()
 
 
+def made(tmp_path: Path, **changes: object) -> AbstractAsyncContextManager[Box]:
+    """A new sandbox, with a zygote of its own."""
+    return opened(make_blueprint(tmp_path / "box", **changes))
+
+
 async def shell(box: Box, script: str, *, user: str = "root", room: int = 0) -> Finished:
     """Run a script."""
     return await box.run(Command(("/bin/bash", "-c", script), "/", {}, user, room))
@@ -93,7 +98,7 @@ def look(tmp_path: Path, script: str, *, user: str = "root", **changes: object) 
     """What a script prints in a new sandbox."""
 
     async def run() -> str:
-        async with opened(make_blueprint(tmp_path / "box", **changes)) as box:
+        async with made(tmp_path, **changes) as box:
             return await said(box, script, user=user)
 
     return asyncio.run(run())
@@ -105,7 +110,7 @@ def use[Made](
     """Do something with a new sandbox."""
 
     async def run() -> Made:
-        async with opened(make_blueprint(tmp_path / "box", **changes)) as box:
+        async with made(tmp_path, **changes) as box:
             return await work(box)
 
     return asyncio.run(run())

@@ -14,6 +14,7 @@ from proctor.errors import SandboxDiedError, SandboxError
 from proctor.trial.environment import Process
 from tests.environments.sandbox.boxes import (
     look,
+    made,
     make_blueprint,
     opened,
     said,
@@ -43,12 +44,10 @@ def test_output_and_error_output_come_in_their_order(tmp_path: Path) -> None:
     assert look(tmp_path, "echo a; echo b >&2; echo c") == "a\nb\nc"
 
 
-def test_the_return_code_is_the_commands_own(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[int]:
+async def test_the_return_code_is_the_commands_own(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         scripts = ("exit 7", "kill -9 $$", "true")
-        return [(await shell(box, script)).return_code for script in scripts]
-
-    assert use(tmp_path, run) == [7, 137, 0]
+        assert [(await shell(box, script)).return_code for script in scripts] == [7, 137, 0]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +94,8 @@ def test_a_very_long_output_keeps_its_beginning_and_its_end(tmp_path: Path) -> N
     assert len(finished.output) < KEPT + 100
 
 
-def test_a_command_is_over_when_it_ends_not_when_its_service_does(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[bytes, str]:
+async def test_a_command_is_over_when_it_ends_not_when_its_service_does(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         script = "(echo $BASHPID > /tmp/pid; while echo tick; do sleep 0.01; done) & echo started"
         first = await shell(box, script)
         await until(box, "test -s /tmp/pid")
@@ -104,36 +103,34 @@ def test_a_command_is_over_when_it_ends_not_when_its_service_does(tmp_path: Path
         await shell(
             box, "for n in $(seq 50); do kill -0 $(cat /tmp/pid) || exit 1; sleep 0.01; done"
         )
-        return first.output, await said(box, "kill -0 $(cat /tmp/pid) && echo alive")
-
-    output, later = use(tmp_path, run)
+        output = first.output
+        later = await said(box, "kill -0 $(cat /tmp/pid) && echo alive")
     assert b"started\n" in output
     assert later == "alive"
 
 
-def test_a_command_that_takes_too_long_is_dead(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[list[Process], str]:
+async def test_a_command_that_takes_too_long_is_dead(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         with pytest.raises(TimeoutError):
             await box.run(Command(("/bin/sleep", "1000"), "/"), timeout_sec=0.1)
-        return await box.list_processes(), await said(box, "echo still here")
+        assert (await box.list_processes(), await said(box, "echo still here")) == (
+            [],
+            "still here",
+        )
 
-    assert use(tmp_path, run) == ([], "still here")
 
-
-def test_a_killed_command_takes_its_group_along_and_no_other(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[str]:
+async def test_a_killed_command_takes_its_group_along_and_no_other(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         task = asyncio.ensure_future(shell(box, "setsid sleep 1000 & sleep 1001 & sleep 1002; :"))
         await until_listed(box, "bash", "sleep 1000", "sleep 1001", "sleep 1002")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return [each.command for each in await box.list_processes()]
-
-    assert use(tmp_path, run) == ["sleep 1000"]
+        assert [each.command for each in await box.list_processes()] == ["sleep 1000"]
 
 
-def test_a_command_that_ignores_the_asking_is_killed(tmp_path: Path) -> None:
-    async def run(box: Box) -> float:
+async def test_a_command_that_ignores_the_asking_is_killed(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         script = "trap '' TERM; touch /tmp/up; while :; do sleep 0.1; done"
         task = asyncio.ensure_future(shell(box, script))
         await until(box, "test -e /tmp/up")
@@ -142,12 +139,10 @@ def test_a_command_that_ignores_the_asking_is_killed(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await box.list_processes() == []
-        return time.monotonic() - began
-
-    assert use(tmp_path, run) >= 1.9
+        assert (time.monotonic() - began) >= 1.9
 
 
-def test_a_command_whose_corpse_somebody_keeps_is_dead_all_the_same(tmp_path: Path) -> None:
+async def test_a_command_whose_corpse_somebody_keeps_is_dead_all_the_same(tmp_path: Path) -> None:
     tracer = """
 import ctypes, os, time
 libc = ctypes.CDLL(None)
@@ -155,8 +150,7 @@ libc.ptrace(16, int(open("/tmp/victim").read()), 0, 0)
 open("/tmp/traced", "w").close()
 time.sleep(1000)
 """
-
-    async def run(box: Box) -> list[str]:
+    async with made(tmp_path) as box:
         task = asyncio.ensure_future(shell(box, "echo $$ > /tmp/victim; exec sleep 1000"))
         await until(box, "grep -q sleep /proc/$(cat /tmp/victim)/cmdline")
         script = f"nohup /usr/bin/python3 -c '{tracer}' >/dev/null 2>&1 &"
@@ -165,13 +159,11 @@ time.sleep(1000)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return [each.command[:16] for each in await box.list_processes()]
-
-    assert use(tmp_path, run) == ["/usr/bin/python3"]
+        assert [each.command[:16] for each in await box.list_processes()] == ["/usr/bin/python3"]
 
 
-def test_cancelling_twice_still_waits_for_the_group_to_die(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
+async def test_cancelling_twice_still_waits_for_the_group_to_die(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         task = asyncio.ensure_future(shell(box, "trap '' TERM; touch /tmp/up; sleep 1000 & wait"))
         await until(box, "test -e /tmp/up")
         task.cancel()
@@ -181,20 +173,16 @@ def test_cancelling_twice_still_waits_for_the_group_to_die(tmp_path: Path) -> No
             await task
         assert await box.list_processes() == []
 
-    use(tmp_path, run)
 
-
-def test_a_command_that_is_cancelled_at_once_does_not_run_on(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[Process]:
+async def test_a_command_that_is_cancelled_at_once_does_not_run_on(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         for _ in range(20):
             task = asyncio.ensure_future(shell(box, "sleep 1000"))
             await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-        return await box.list_processes()
-
-    assert use(tmp_path, run) == []
+        assert (await box.list_processes()) == []
 
 
 def test_many_commands_run_at_once(tmp_path: Path) -> None:
@@ -204,22 +192,18 @@ def test_many_commands_run_at_once(tmp_path: Path) -> None:
     assert use(tmp_path, run) == [str(n) for n in range(40)]
 
 
-def test_orphans_are_reaped(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
+async def test_orphans_are_reaped(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "for n in $(seq 300); do (true &); done")
         await until(box, "! grep -l 'State:.*zombie' /proc/[0-9]*/status 2>/dev/null")
-        return await said(box, "ls -d /proc/[0-9]* | wc -l")
-
-    assert int(use(tmp_path, run)) <= 6
+        assert int(await said(box, "ls -d /proc/[0-9]* | wc -l")) <= 6
 
 
-def test_processes_are_listed_without_our_own(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[Process]:
+async def test_processes_are_listed_without_our_own(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "setsid sleep 12345 >/dev/null 2>&1 &")
         await until_listed(box, "sleep 12345")
-        return await box.list_processes()
-
-    (found,) = use(tmp_path, run)
+        (found,) = await box.list_processes()
     assert found.pid > 1
     assert found == Process(found.pid, "sleep 12345", os.path.realpath("/usr/bin/sleep"))
 
@@ -235,8 +219,8 @@ def test_a_users_home_and_ids_are_root_by_default(tmp_path: Path) -> None:
     )
 
 
-def test_a_sandbox_that_is_killed_refuses_what_is_asked_later(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
+async def test_a_sandbox_that_is_killed_refuses_what_is_asked_later(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         waiting = asyncio.ensure_future(shell(box, "sleep 1000"))
         await asyncio.sleep(0.05)
         await box.kill()
@@ -246,8 +230,6 @@ def test_a_sandbox_that_is_killed_refuses_what_is_asked_later(tmp_path: Path) ->
         with pytest.raises(SandboxDiedError, match="PID 1 was killed"):
             await shell(box, "true")
         assert not Path(f"/proc/{box.pid}").exists()
-
-    use(tmp_path, run)
 
 
 def test_a_sandbox_that_cannot_be_built_says_in_which_step(tmp_path: Path) -> None:
@@ -302,32 +284,27 @@ def test_sixty_sandboxes_live_side_by_side(tmp_path: Path) -> None:
     assert asyncio.run(run()) == [str(number) for number in range(60)]
 
 
-def test_a_spawn_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
-    async def run() -> None:
-        zygote = await shared_zygote()
-        for number in range(8):
-            blueprint = make_blueprint(tmp_path / str(number))
-            task = asyncio.ensure_future(zygote.spawn(blueprint))
-            await asyncio.sleep(0.002 * number)
-            task.cancel()
-            done, _ = await asyncio.wait([task])
-            for ended in done:
-                if not ended.cancelled():
-                    await ended.result().kill()
-        assert not zygote._boxes
-
-    asyncio.run(run())
+async def test_a_spawn_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    zygote = await shared_zygote()
+    for number in range(8):
+        blueprint = make_blueprint(tmp_path / str(number))
+        task = asyncio.ensure_future(zygote.spawn(blueprint))
+        await asyncio.sleep(0.002 * number)
+        task.cancel()
+        done, _ = await asyncio.wait([task])
+        for ended in done:
+            if not ended.cancelled():
+                await ended.result().kill()
+    assert not zygote._boxes
 
 
-def test_directories_are_made_and_what_is_above_them_stays_as_it_is(tmp_path: Path) -> None:
+async def test_directories_are_made_and_what_is_above_them_stays_as_it_is(tmp_path: Path) -> None:
     blueprint = make_blueprint(tmp_path / "box", directories=("/root/a/b", "/home"))
     (tmp_path / "box/skeleton/root").chmod(0o700)
-
-    async def run() -> str:
-        async with opened(blueprint) as box:
-            return await said(box, "stat -c '%a %n' /root /root/a /root/a/b /home")
-
-    assert asyncio.run(run()) == "700 /root\n755 /root/a\n777 /root/a/b\n777 /home"
+    async with opened(blueprint) as box:
+        assert (
+            await said(box, "stat -c '%a %n' /root /root/a /root/a/b /home")
+        ) == "700 /root\n755 /root/a\n777 /root/a/b\n777 /home"
 
 
 def test_a_link_where_a_directory_is_to_be_guarded_is_refused(tmp_path: Path) -> None:

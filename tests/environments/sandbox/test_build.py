@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.roots import layers
-from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
+from proctor.environments.sandbox.roots.instructions import DEFAULT_PATH
 from proctor.traces.failures import find_message
 from tests.become_user import ROOT
 from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
+from proctor.environments.sandbox.roots.instructions import DEFAULT_PATH
 from proctor.errors import ImageError, UnsupportedError
 from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.ordinary_user import environment, ordinary_home, ordinary_uid, run_as_ordinary_user

@@ -3,8 +3,7 @@
 import pytest
 
 from proctor.environments.sandbox.roots.dockerfile import Dockerfile, Source, parse_dockerfile
-from proctor.environments.sandbox.roots.instructions import plan_recipe
-from proctor.environments.sandbox.roots.recipe import (
+from proctor.environments.sandbox.roots.instructions import (
     DEFAULT_PATH,
     Copy,
     MakeDirectory,
@@ -12,6 +11,7 @@ from proctor.environments.sandbox.roots.recipe import (
     Run,
     Start,
     Step,
+    plan_recipe,
 )
 from proctor.errors import ImageError
 from proctor.task.environment import Healthcheck

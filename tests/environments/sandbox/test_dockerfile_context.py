@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.roots.context import Context, Selection, parse_dockerignore, stage
-from proctor.environments.sandbox.roots.recipe import Copy
+from proctor.environments.sandbox.roots.instructions import Copy
 from proctor.errors import ImageError
 from tests.task.trees import write
 

@@ -3,8 +3,7 @@
 import pytest
 
 from proctor.environments.sandbox.roots.dockerfile import Dockerfile, Source, parse_dockerfile
-from proctor.environments.sandbox.roots.instructions import plan_recipe
-from proctor.environments.sandbox.roots.recipe import Copy, Recipe, Run, Start
+from proctor.environments.sandbox.roots.instructions import Copy, Recipe, Run, Start, plan_recipe
 from proctor.errors import ImageError
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from proctor.environments.sandbox.roots.bases import load_dockerfile
 from proctor.environments.sandbox.roots.context import Context
-from proctor.environments.sandbox.roots.instructions import plan_recipe
-from proctor.environments.sandbox.roots.recipe import Copy, Recipe, Start
+from proctor.environments.sandbox.roots.instructions import Copy, Recipe, Start, plan_recipe
 from proctor.errors import ImageError
 
 REPOSITORY = Path(__file__).resolve().parents[3]

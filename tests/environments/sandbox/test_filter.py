@@ -13,7 +13,7 @@ import pytest
 
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.filter import make_program
-from tests.environments.sandbox.boxes import look, said, shell, use
+from tests.environments.sandbox.boxes import look, made, said, shell, use
 
 ALLOWED = """
 accept accept4 access adjtimex alarm arch_prctl arm_fadvise64_64 arm_sync_file_range bind breakpoint
@@ -239,17 +239,19 @@ def test_refused_calls_fail_inside_as_they_should(tmp_path: Path) -> None:
     }
 
 
-def test_commands_are_filtered_whoever_starts_them(tmp_path: Path) -> None:
+async def test_commands_are_filtered_whoever_starts_them(tmp_path: Path) -> None:
     # Several at once: a worker starts the first of a room, PID 1 itself the others.
     script = "sleep 0.2; grep ^Seccomp: /proc/self/status"
     users = ("root", "guest") if os.geteuid() == 0 else ("root",)
-
-    async def run(box: Box) -> list[str]:
+    async with made(tmp_path) as box:
         rooms = (0, await box.open_room(("/tests",)))
         places = [(user, room) for user in users for room in (*rooms, *rooms)]
-        return await asyncio.gather(*(said(box, script, user=u, room=r) for u, r in places))
-
-    assert {" ".join(found.split()) for found in use(tmp_path, run)} == {"Seccomp: 2"}
+        assert {
+            " ".join(found.split())
+            for found in (
+                await asyncio.gather(*(said(box, script, user=u, room=r) for u, r in places))
+            )
+        } == {"Seccomp: 2"}
 
 
 def test_workers_are_filtered_and_pid_1_alone_is_not(tmp_path: Path) -> None:
@@ -265,16 +267,16 @@ def test_workers_are_filtered_and_pid_1_alone_is_not(tmp_path: Path) -> None:
     assert [line.split()[-1] for line in workers] == ["2", "2"]
 
 
-def test_nobody_inside_changes_the_limits_of_others(tmp_path: Path) -> None:
+async def test_nobody_inside_changes_the_limits_of_others(tmp_path: Path) -> None:
     lower = "for p in /proc/[0-9]*; do prlimit --pid ${p#/proc/} --stack=65536:65536; done"
-
-    async def run(box: Box) -> tuple[str, str, str]:
+    async with made(tmp_path) as box:
         before = await said(box, "ulimit -s")
         await shell(box, lower)
         room = await box.open_room(("/tests",))
-        return before, await said(box, "ulimit -s"), await said(box, "ulimit -s", room=room)
-
-    assert len(set(use(tmp_path, run))) == 1
+        assert (
+            len({before, await said(box, "ulimit -s"), await said(box, "ulimit -s", room=room)})
+            == 1
+        )
 
 
 def test_everybody_changes_his_own_limits_and_reads_those_of_others(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Programs that use many system calls, or rare ones, run under the sandbox's filter."""
 
-import asyncio
 import os
 import shutil
 import struct
@@ -265,7 +264,7 @@ def find_toolchain() -> Path | None:
 @pytest.mark.soak
 @needs("gcc")
 @pytest.mark.skipif(os.geteuid() != 0, reason="the toolchain may be in root's home directory")
-def test_cargo_builds_and_runs_offline(tmp_path: Path) -> None:
+async def test_cargo_builds_and_runs_offline(tmp_path: Path) -> None:
     toolchain = find_toolchain()
     if toolchain is None or not (toolchain / "bin/cargo").exists():
         pytest.skip("no Rust is installed")
@@ -278,12 +277,8 @@ def test_cargo_builds_and_runs_offline(tmp_path: Path) -> None:
         "export PATH=/mnt/bin:$PATH CARGO_HOME=/tmp/cargo RUSTFLAGS='-C linker=gcc'; cd /tmp;"
         "cargo new -q --vcs none hello && cd hello && cargo run -q --offline 2>&1"
     )
-
-    async def run() -> str:
-        async with opened(replace(blueprint, parts=(*blueprint.parts, part))) as box:
-            return await said(box, script)
-
-    assert asyncio.run(run()).endswith("Hello, world!")
+    async with opened(replace(blueprint, parts=(*blueprint.parts, part))) as box:
+        assert (await said(box, script)).endswith("Hello, world!")
 
 
 def i386_program(*calls: tuple[int, ...]) -> bytes:

@@ -12,8 +12,7 @@ import pytest
 
 from proctor.environments.sandbox.locks import locked
 from proctor.environments.sandbox.roots import images
-from proctor.environments.sandbox.roots.image import Image
-from proctor.environments.sandbox.roots.image_name import normalise_name
+from proctor.environments.sandbox.roots.image import Image, normalise_name
 from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.errors import ImageError
 from tests.environments.sandbox.rootfs import pack

@@ -9,7 +9,7 @@ import pytest
 
 from proctor.environments.sandbox.box import Box
 from proctor.errors import SandboxError
-from tests.environments.sandbox.boxes import said, use
+from tests.environments.sandbox.boxes import made, said, use
 
 BY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes others' hard limits")
 STACK = resource.RLIMIT_STACK
@@ -23,8 +23,9 @@ def processes_of(box: Box) -> list[int]:
 
 
 @BY_ROOT
-def test_a_lowered_limit_is_restored_for_the_next_command(tmp_path: Path) -> None:
-    async def run(box: Box) -> set[str]:
+async def test_a_lowered_limit_is_restored_for_the_next_command(tmp_path: Path) -> None:
+    # With ids of its own, only a root with SYS_RESOURCE may change its limits from outside.
+    async with made(tmp_path, first_id=0) as box:
         found = {await said(box, "ulimit -s")}
         for pid in processes_of(box):
             _, hard = resource.prlimit(pid, STACK)
@@ -32,10 +33,7 @@ def test_a_lowered_limit_is_restored_for_the_next_command(tmp_path: Path) -> Non
         found.add(await said(box, "ulimit -s"))
         room = await box.open_room(("/tests",))
         found.add(await said(box, "ulimit -s", room=room))
-        return found
-
-    # With ids of its own, only a root with SYS_RESOURCE may change its limits from outside.
-    assert len(use(tmp_path, run, first_id=0)) == 1
+        assert len(found) == 1
 
 
 @BY_ROOT
@@ -53,24 +51,19 @@ def test_nothing_runs_under_a_hard_limit_that_cannot_be_restored(tmp_path: Path,
 
 
 @BY_ROOT
-def test_a_raised_oom_score_is_not_handed_down(tmp_path: Path) -> None:
+async def test_a_raised_oom_score_is_not_handed_down(tmp_path: Path) -> None:
     score = "cat /proc/self/oom_score_adj"
-
-    async def run(box: Box) -> tuple[str, str]:
+    async with made(tmp_path) as box:
         before = await said(box, score)
         await said(box, "for p in /proc/[0-9]*; do echo 900 > $p/oom_score_adj; done")
-        return before, await said(box, score)
-
-    before, after = use(tmp_path, run)
+        after = await said(box, score)
     assert before == after != "900"
 
 
 @pytest.mark.parametrize("op", ["run", "open_room"])
-def test_a_request_that_pid_1_cannot_do_is_answered(tmp_path: Path, op: str) -> None:
-    async def run(box: Box) -> str:
+async def test_a_request_that_pid_1_cannot_do_is_answered(tmp_path: Path, op: str) -> None:
+    async with made(tmp_path) as box:
         with pytest.raises(SandboxError, match="PID 1 failed: KeyError"):
             async with asyncio.timeout(20):
                 await box._ask({"op": op})
-        return await said(box, "echo well")
-
-    assert use(tmp_path, run) == "well"
+        assert (await said(box, "echo well")) == "well"

@@ -122,83 +122,68 @@ def test_a_runner_that_is_killed_leaves_no_process_and_no_mount(
         pytest.fail(f"{name}: {Path('/proc', name, 'cmdline').read_bytes()!r} is left")
 
 
-def test_a_zygote_that_is_killed_takes_its_sandboxes_along(tmp_path: Path) -> None:
-    async def run() -> None:
-        zygote = await start_zygote()
-        box = await zygote.spawn(make_blueprint(tmp_path / "box"))
-        handle = os.pidfd_open(box.pid)
+async def test_a_zygote_that_is_killed_takes_its_sandboxes_along(tmp_path: Path) -> None:
+    zygote = await start_zygote()
+    box = await zygote.spawn(make_blueprint(tmp_path / "box"))
+    handle = os.pidfd_open(box.pid)
+    parent = Path(f"/proc/{box.pid}/stat").read_text().rpartition(")")[2].split()[1]
+    waiting = asyncio.ensure_future(shell(box, "sleep 1000"))
+    await asyncio.sleep(0.05)
+    os.kill(int(parent), signal.SIGKILL)
+    with pytest.raises(SandboxError, match="was forked from is gone"):
+        await waiting
+    await box.kill()
+    wait_for_end(handle)
+    os.close(handle)
+    with pytest.raises(SandboxError):
+        await zygote.spawn(make_blueprint(tmp_path / "late"))
+    await zygote.close()
+
+
+async def test_a_new_shared_zygote_replaces_a_dead_one(tmp_path: Path) -> None:
+    first = await shared_zygote()
+    await first.close()
+    second = await shared_zygote()
+    assert second is not first
+    box = await second.spawn(make_blueprint(tmp_path / "box"))
+    assert (await said(box, "echo up")) == "up"
+
+
+async def test_a_killed_sandbox_leaves_no_process(tmp_path: Path) -> None:
+    zygote = await start_zygote()
+    box = await zygote.spawn(make_blueprint(tmp_path / "box"))
+    await shell(box, "for n in 1 2 3; do setsid sleep 1000 >/dev/null 2>&1 & done")
+    assert processes_with(tmp_path)
+    await box.kill()
+    assert processes_with(tmp_path) == []
+    await zygote.close()
+
+
+async def test_sandboxes_that_ended_hold_no_files_open(tmp_path: Path) -> None:
+    zygote = await start_zygote()
+
+    async def one(name: str) -> tuple[int, int]:
+        box = await zygote.spawn(make_blueprint(tmp_path / name))
+        await shell(box, "setsid sleep 1000 & echo x")
+        await box.put(ROOT / "Makefile", "/tmp/")
+        await box.take("/tmp", tmp_path / f"{name}.taken")
         parent = Path(f"/proc/{box.pid}/stat").read_text().rpartition(")")[2].split()[1]
-        waiting = asyncio.ensure_future(shell(box, "sleep 1000"))
-        await asyncio.sleep(0.05)
-        os.kill(int(parent), signal.SIGKILL)
-        with pytest.raises(SandboxError, match="was forked from is gone"):
-            await waiting
         await box.kill()
-        wait_for_end(handle)
-        os.close(handle)
-        with pytest.raises(SandboxError):
-            await zygote.spawn(make_blueprint(tmp_path / "late"))
-        await zygote.close()
+        n_theirs = len(list(Path("/proc", parent, "fd").iterdir()))
+        return len(list(Path("/proc/self/fd").iterdir())), n_theirs
 
-    asyncio.run(run())
-
-
-def test_a_new_shared_zygote_replaces_a_dead_one(tmp_path: Path) -> None:
-    async def run() -> str:
-        first = await shared_zygote()
-        await first.close()
-        second = await shared_zygote()
-        assert second is not first
-        box = await second.spawn(make_blueprint(tmp_path / "box"))
-        return await said(box, "echo up")
-
-    assert asyncio.run(run()) == "up"
+    first = await one("first")
+    last = [await one(str(number)) for number in range(5)][-1]
+    await zygote.close()
+    assert (last[0] - first[0], last[1] - first[1]) == (0, 0)
 
 
-def test_a_killed_sandbox_leaves_no_process(tmp_path: Path) -> None:
-    async def run() -> None:
-        zygote = await start_zygote()
-        box = await zygote.spawn(make_blueprint(tmp_path / "box"))
-        await shell(box, "for n in 1 2 3; do setsid sleep 1000 >/dev/null 2>&1 & done")
-        assert processes_with(tmp_path)
-        await box.kill()
-        assert processes_with(tmp_path) == []
-        await zygote.close()
-
-    asyncio.run(run())
-
-
-def test_sandboxes_that_ended_hold_no_files_open(tmp_path: Path) -> None:
-    async def run() -> tuple[int, int]:
-        zygote = await start_zygote()
-
-        async def one(name: str) -> tuple[int, int]:
-            box = await zygote.spawn(make_blueprint(tmp_path / name))
-            await shell(box, "setsid sleep 1000 & echo x")
-            await box.put(ROOT / "Makefile", "/tmp/")
-            await box.take("/tmp", tmp_path / f"{name}.taken")
-            parent = Path(f"/proc/{box.pid}/stat").read_text().rpartition(")")[2].split()[1]
-            await box.kill()
-            n_theirs = len(list(Path("/proc", parent, "fd").iterdir()))
-            return len(list(Path("/proc/self/fd").iterdir())), n_theirs
-
-        first = await one("first")
-        last = [await one(str(number)) for number in range(5)][-1]
-        await zygote.close()
-        return last[0] - first[0], last[1] - first[1]
-
-    assert asyncio.run(run()) == (0, 0)
-
-
-def test_ctrl_c_at_the_runner_is_not_for_its_sandboxes(tmp_path: Path) -> None:
-    async def run() -> bool:
-        zygote = await start_zygote()
-        box = await zygote.spawn(make_blueprint(tmp_path / "box"))
-        apart = os.getsid(box.pid) != os.getsid(0)
-        await zygote.close()
-        return apart
-
-    assert asyncio.run(run())
+async def test_ctrl_c_at_the_runner_is_not_for_its_sandboxes(tmp_path: Path) -> None:
+    zygote = await start_zygote()
+    box = await zygote.spawn(make_blueprint(tmp_path / "box"))
+    apart = os.getsid(box.pid) != os.getsid(0)
+    await zygote.close()
+    assert apart
 
 
 def _find_places_of_groups() -> list[Path]:

@@ -9,7 +9,7 @@ import pytest
 
 from proctor.environments.sandbox.box import Box
 from tests.environments.ghosts import GHOST
-from tests.environments.sandbox.boxes import said, shell, use
+from tests.environments.sandbox.boxes import made, said, shell
 
 COUNT = "n=0; while :; do n=$((n + 1)); echo $n > {}; done"
 FORKS = """
@@ -65,8 +65,8 @@ async def stays(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "dash"])
-def test_a_writer_stands_still_and_goes_on(tmp_path: Path, shell_name: str) -> None:
-    async def act(box: Box) -> None:
+async def test_a_writer_stands_still_and_goes_on(tmp_path: Path, shell_name: str) -> None:
+    async with made(tmp_path) as box:
         written = tmp_path / "box" / "upper0" / "workspace" / "count"
         await leave(box, f"{shell_name} -c '{COUNT.format('/workspace/count')}'")
         await appears(written)
@@ -77,11 +77,9 @@ def test_a_writer_stands_still_and_goes_on(tmp_path: Path, shell_name: str) -> N
         await box.hold(is_still=False)
         assert await changes(written)
 
-    use(tmp_path, act)
 
-
-def test_a_pause_of_nothing_ends_before_the_next_command(tmp_path: Path) -> None:
-    async def act(box: Box) -> None:
+async def test_a_pause_of_nothing_ends_before_the_next_command(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         assert await box.hold(is_still=True) == 0
         await box.hold(is_still=False)
         written = tmp_path / "box" / "upper0" / "workspace" / "count"
@@ -92,11 +90,9 @@ def test_a_pause_of_nothing_ends_before_the_next_command(tmp_path: Path) -> None
         await box.hold(is_still=False)
         assert await changes(written)
 
-    use(tmp_path, act)
 
-
-def test_what_was_stopped_before_stays_stopped(tmp_path: Path) -> None:
-    async def act(box: Box) -> None:
+async def test_what_was_stopped_before_stays_stopped(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         stopped, other = (
             tmp_path / "box" / "upper0" / "workspace" / name for name in ("one", "two")
         )
@@ -112,11 +108,9 @@ def test_what_was_stopped_before_stays_stopped(tmp_path: Path) -> None:
         await shell(box, "kill -CONT $(cat /workspace/pid)")
         assert await changes(stopped)
 
-    use(tmp_path, act)
 
-
-def test_processes_that_replace_themselves_are_stopped(tmp_path: Path) -> None:
-    async def act(box: Box) -> None:
+async def test_processes_that_replace_themselves_are_stopped(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         written = tmp_path / "box" / "upper0" / "workspace" / "forked"
         (tmp_path / "box" / "upper0" / "workspace" / "forks.py").write_text(FORKS)
         await leave(box, "/usr/bin/python3 /workspace/forks.py")
@@ -127,11 +121,9 @@ def test_processes_that_replace_themselves_are_stopped(tmp_path: Path) -> None:
         await box.hold(is_still=False)
         assert await changes(written)
 
-    use(tmp_path, act)
 
-
-def test_a_thread_that_outlived_the_first_one_is_stopped(tmp_path: Path) -> None:
-    async def act(box: Box) -> None:
+async def test_a_thread_that_outlived_the_first_one_is_stopped(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         written = tmp_path / "box" / "upper0" / "workspace" / "ghost"
         (tmp_path / "box" / "upper0" / "workspace" / "ghost.py").write_text(GHOST)
         await leave(box, "/usr/bin/python3 -S /workspace/ghost.py /workspace/ghost listening")
@@ -141,11 +133,9 @@ def test_a_thread_that_outlived_the_first_one_is_stopped(tmp_path: Path) -> None
         await box.hold(is_still=False)
         assert await changes(written)
 
-    use(tmp_path, act)
 
-
-def test_a_shell_does_not_see_that_its_command_was_stopped(tmp_path: Path) -> None:
-    async def act(box: Box) -> None:
+async def test_a_shell_does_not_see_that_its_command_was_stopped(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         place = tmp_path / "box" / "upper0" / "workspace"
         (place / "terminal.py").write_text(TERMINAL)
         (place / "count.sh").write_text(COUNT.format("/workspace/count"))
@@ -157,12 +147,10 @@ def test_a_shell_does_not_see_that_its_command_was_stopped(tmp_path: Path) -> No
             assert await changes(place / "count")
         assert "Stopped" not in (place / "printed").read_text()
 
-    use(tmp_path, act)
-
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="other users take subordinate ids")
-def test_another_users_process_is_stopped(tmp_path: Path) -> None:
-    async def act(box: Box) -> None:
+async def test_another_users_process_is_stopped(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         written = tmp_path / "box" / "upper0" / "workspace" / "count"
         await leave(box, f"bash -c '{COUNT.format('/workspace/count')}'", "guest")
         await appears(written)
@@ -171,16 +159,12 @@ def test_another_users_process_is_stopped(tmp_path: Path) -> None:
         await box.hold(is_still=False)
         assert await changes(written)
 
-    use(tmp_path, act)
 
-
-def test_commands_run_after_a_pause_of_nothing(tmp_path: Path) -> None:
-    async def act(box: Box) -> float:
+async def test_commands_run_after_a_pause_of_nothing(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         began = time.monotonic()
         assert await box.hold(is_still=True) == 0
         await box.hold(is_still=False)
         took = time.monotonic() - began
         assert await said(box, "echo fine") == "fine"
-        return took
-
-    assert use(tmp_path, act) < 1
+        assert took < 1

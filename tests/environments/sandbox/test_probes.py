@@ -10,7 +10,7 @@ import pytest
 
 from proctor.environments.sandbox.blueprint import Command, Network
 from proctor.environments.sandbox.box import Box
-from tests.environments.sandbox.boxes import look, make_blueprint, opened, said, shell, use
+from tests.environments.sandbox.boxes import look, made, make_blueprint, opened, said, shell, use
 
 COMMAND = "00000000800404fb"
 """CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
@@ -135,13 +135,12 @@ def test_a_process_writes_its_own_files_in_proc(tmp_path: Path) -> None:
     assert look(tmp_path, script).split() == ["500", "named"]
 
 
-def test_nothing_of_pid_1_and_of_a_room_can_be_written_in_proc(tmp_path: Path) -> None:
+async def test_nothing_of_pid_1_and_of_a_room_can_be_written_in_proc(tmp_path: Path) -> None:
     write = (
         "for p in PIDS; do for f in mem comm loginuid attr/current uid_map gid_map setgroups; do "
         "test -e $p/$f && (echo 1 > $p/$f) 2>/dev/null && echo $p/$f; done; done; true"
     )
-
-    async def run(box: Box) -> tuple[str, str]:
+    async with made(tmp_path, guarded=("/tests",)) as box:
         room = await box.open_room(("/tests",))
         waiting = asyncio.ensure_future(said(box, "exec sleep 1.5", room=room))
         await asyncio.sleep(0.5)
@@ -151,9 +150,7 @@ def test_nothing_of_pid_1_and_of_a_room_can_be_written_in_proc(tmp_path: Path) -
             await said(box, write.replace("PIDS", others)),
         )
         await waiting
-        return found
-
-    own, others = use(tmp_path, run, guarded=("/tests",))
+        own, others = found
     assert not [path for path in own.split() if path.startswith("/proc/1/")]
     assert others == ""
 
@@ -187,7 +184,7 @@ def test_only_root_can_call_chroot(tmp_path: Path) -> None:
     assert look(tmp_path, script, user="guest") == "1"
 
 
-def test_another_root_shows_no_more_of_pid_1_and_of_rooms(tmp_path: Path) -> None:
+async def test_another_root_shows_no_more_of_pid_1_and_of_rooms(tmp_path: Path) -> None:
     code = """
 import os, subprocess
 os.makedirs("/jail", exist_ok=True)
@@ -201,16 +198,13 @@ for pid in [name for name in os.listdir("proc") if name.isdecimal() and int(name
         except OSError:
             pass
 """
-
-    async def run(box: Box) -> str:
+    async with made(tmp_path, guarded=("/tests",)) as box:
         room = await box.open_room(("/tests",))
         waiting = asyncio.ensure_future(said(box, "touch /tests/hidden; sleep 1.5", room=room))
         await asyncio.sleep(0.5)
         found = await said(box, python(code))
         await waiting
-        return found
-
-    assert "hidden" not in use(tmp_path, run, guarded=("/tests",))
+        assert "hidden" not in found
 
 
 def test_the_kernels_audit_is_not_there(tmp_path: Path) -> None:
@@ -280,15 +274,11 @@ def test_device_nodes_cannot_be_made_or_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can plant a device on the host's side")
-def test_a_device_node_in_an_image_cannot_be_opened(tmp_path: Path) -> None:
+async def test_a_device_node_in_an_image_cannot_be_opened(tmp_path: Path) -> None:
     blueprint = make_blueprint(tmp_path / "box")
     os.mknod(tmp_path / "box/skeleton/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-
-    async def run() -> str:
-        async with opened(blueprint) as box:
-            return await said(box, "cat /null")
-
-    assert asyncio.run(run()) == "cat: /null: Permission denied"
+    async with opened(blueprint) as box:
+        assert (await said(box, "cat /null")) == "cat: /null: Permission denied"
 
 
 def test_sys_run_and_mnt_are_empty(tmp_path: Path) -> None:
@@ -352,29 +342,26 @@ def test_pid_1_cannot_be_looked_into(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_from_inside_ends_pid_1(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, int]:
+async def test_nothing_from_inside_ends_pid_1(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "for s in $(seq 64); do kill -$s 1; done 2>/dev/null; kill -9 -1")
-        return await said(box, "echo alive"), box.pid
-
-    printed, _ = use(tmp_path, run)
+        printed = await said(box, "echo alive")
+        _ = box.pid
     assert printed == "alive"
 
 
-def test_the_hosts_processes_are_not_seen(tmp_path: Path) -> None:
-    async def run(box: Box) -> set[int]:
+async def test_the_hosts_processes_are_not_seen(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         script = "echo $$; ls -d /proc/[0-9]* | grep -o '[0-9]*'; kill -0 2>/dev/null; true"
-        return {int(word) for word in (await said(box, script)).split()}
-
-    assert use(tmp_path, run) <= set(range(1, 12))
+        assert {int(word) for word in (await said(box, script)).split()} <= set(range(1, 12))
 
 
 def test_the_control_groups_paths_are_not_the_hosts(tmp_path: Path) -> None:
     assert set(look(tmp_path, "cut -d: -f3 /proc/self/cgroup").split()) == {"/"}
 
 
-def test_a_module_that_is_planted_is_never_loaded_by_pid_1(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
+async def test_a_module_that_is_planted_is_never_loaded_by_pid_1(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         names = ("encodings", "json", "pwd", "traceback", "ctypes", "tarfile")
         place = "/usr/lib/python3/dist-packages"
         for name in names:
@@ -383,9 +370,7 @@ def test_a_module_that_is_planted_is_never_loaded_by_pid_1(tmp_path: Path) -> No
             )
         await box.kind_of("/etc")
         await box.put(Path(__file__), "/tmp/")
-        return str(await box.kind_of("/tmp/had"))
-
-    assert use(tmp_path, run) == "None"
+        assert str(await box.kind_of("/tmp/had")) == "None"
 
 
 def test_what_is_written_inside_is_not_seen_in_the_layers_below(tmp_path: Path) -> None:
@@ -395,12 +380,10 @@ def test_what_is_written_inside_is_not_seen_in_the_layers_below(tmp_path: Path) 
     assert not Path("/usr/lib/planted").exists()
 
 
-def test_no_mount_of_a_sandbox_is_seen_on_the_host(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
+async def test_no_mount_of_a_sandbox_is_seen_on_the_host(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await said(box, "true")
-        return Path("/proc/self/mountinfo").read_text()
-
-    assert str(tmp_path) not in use(tmp_path, run)
+        assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert list((tmp_path / "box/root").iterdir()) == []
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import proctor
-from proctor.environments.sandbox.box import Box
-from tests.environments.sandbox.boxes import look, said, use
+from tests.environments.sandbox.boxes import look, made, said
 
 # Everything below /proc that can be read, and where its links lead.
 READ_ALL = r"""
@@ -36,13 +35,13 @@ def secrets_of_host(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("user", ["root", "guest"])
-def test_proc_shows_no_path_of_the_host_and_not_its_command_line(tmp_path: Path, user: str) -> None:
-    async def run(box: Box) -> str:
+async def test_proc_shows_no_path_of_the_host_and_not_its_command_line(
+    tmp_path: Path, user: str
+) -> None:
+    async with made(tmp_path) as box:
         (tmp_path / "read_all.py").write_text(READ_ALL)
         await box.put(tmp_path / "read_all.py", "/tmp/read_all.py")
-        return await said(box, "/usr/bin/env python3 -I /tmp/read_all.py", user=user)
-
-    shown = use(tmp_path, run)
+        shown = await said(box, "/usr/bin/env python3 -I /tmp/read_all.py", user=user)
     assert "/proc/1/mountinfo" in shown
     assert "/proc/1/cmdline proctor-sandbox" in shown
     for secret in secrets_of_host(tmp_path):
@@ -50,16 +49,17 @@ def test_proc_shows_no_path_of_the_host_and_not_its_command_line(tmp_path: Path,
         assert lines == []
 
 
-def test_rooms_are_apart_and_the_agents_mounts_do_not_show_where_they_lie(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, str]:
+async def test_rooms_are_apart_and_the_agents_mounts_do_not_show_where_they_lie(
+    tmp_path: Path,
+) -> None:
+    async with made(tmp_path, guarded=("/tests",)) as box:
         for number in (1, 2, 3):
             assert await box.open_room(("/tests",)) == number
         await said(box, "echo 2 > /tests/x", room=2)
         assert str(tmp_path) not in await said(box, "cat /proc/self/mountinfo /proc/1/mountinfo")
         inside = await said(box, "cat /tests/x; ls -A /sys /tests", room=2)
-        return inside, await said(box, "ls -A /sys /tests", room=3)
-
-    one, other = use(tmp_path, run, guarded=("/tests",))
+        one = inside
+        other = await said(box, "ls -A /sys /tests", room=3)
     assert one.split() == ["2", "/sys:", "/tests:", "x"]
     assert other.split() == ["/sys:", "/tests:"]
 

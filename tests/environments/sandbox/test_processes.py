@@ -16,7 +16,7 @@ from proctor.environments.sandbox.init import is_alive, signal_group
 from proctor.environments.sandbox.processes import Lister, find_living, read_stat
 from proctor.trial.environment import Process
 from tests.environments.ghosts import GHOST
-from tests.environments.sandbox.boxes import said, shell, use
+from tests.environments.sandbox.boxes import made, said, shell, use
 
 PYTHON = "/usr/bin/python3"
 REAL_PYTHON = os.path.realpath(PYTHON)
@@ -41,10 +41,9 @@ def test_a_group_is_alive_while_a_thread_of_it_is(ghost: subprocess.Popen[bytes]
     assert not is_alive(ghost.pid)
 
 
-def test_a_process_that_called_chroot_has_its_paths_in_the_sandbox(tmp_path: Path) -> None:
+async def test_a_process_that_called_chroot_has_its_paths_in_the_sandbox(tmp_path: Path) -> None:
     code = "import os, time; os.chroot('/jail'); open('/ready', 'w'); time.sleep(60)"
-
-    async def run(box: Box) -> list[tuple[str | None, str | None]]:
+    async with made(tmp_path) as box:
         await said(
             box, f'mkdir -p /jail /app; echo "{code}" > /app/a.py; echo "{code}" > /app/b.py'
         )
@@ -54,9 +53,7 @@ def test_a_process_that_called_chroot_has_its_paths_in_the_sandbox(tmp_path: Pat
                 f"rm -f /jail/ready; setsid {PYTHON} /app/{name}.py >/dev/null 2>&1 </dev/null &"
             )
             await said(box, f"{start} while ! test -e /jail/ready; do sleep 0.02; done")
-        return [(each.executable, each.script) for each in await box.list_processes()]
-
-    found = use(tmp_path, run)
+        found = [(each.executable, each.script) for each in await box.list_processes()]
     assert found == [(REAL_PYTHON, "/app/a.py"), (REAL_PYTHON, "/jail/app/b.py")]
 
 
@@ -98,10 +95,10 @@ async def until_haunted(box: Box, *files: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_a_command_that_times_out_or_is_cancelled_is_dead_with_all_its_threads(
+async def test_a_command_that_times_out_or_is_cancelled_is_dead_with_all_its_threads(
     tmp_path: Path,
 ) -> None:
-    async def run(box: Box) -> tuple[list[Process], bool]:
+    async with made(tmp_path) as box:
         await put_ghost(box, tmp_path)
         leading = asyncio.ensure_future(shell(box, f"exec {PYTHON} /tmp/ghost.py /tmp/one"))
         behind = f"{PYTHON} /tmp/ghost.py /tmp/two & exec sleep 1000"
@@ -115,9 +112,7 @@ def test_a_command_that_times_out_or_is_cancelled_is_dead_with_all_its_threads(
         left = await box.list_processes()
         written = await said(box, "cat /tmp/one /tmp/two | wc -c")
         await asyncio.sleep(0.1)
-        return left, written == await said(box, "cat /tmp/one /tmp/two | wc -c")
-
-    assert use(tmp_path, run) == ([], True)
+        assert (left, written == await said(box, "cat /tmp/one /tmp/two | wc -c")) == ([], True)
 
 
 def test_a_ghost_that_left_the_group_or_outlived_its_command_is_listed(tmp_path: Path) -> None:

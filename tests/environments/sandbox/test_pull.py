@@ -1,6 +1,5 @@
 """Images of a registry: resolved, downloaded, unpacked as layers, and used."""
 
-import asyncio
 import json
 import os
 import stat
@@ -290,7 +289,7 @@ def test_show_names_the_layers(registry: SmallRegistry, pull: Pull, store: Image
 # Trials
 
 
-def test_a_sandbox_runs_on_the_layers_without_a_copy(
+async def test_a_sandbox_runs_on_the_layers_without_a_copy(
     registry: SmallRegistry, pull: Pull, store: ImageStore, tmp_path: Path
 ) -> None:
     root = make_rootfs(tmp_path / "root")
@@ -299,19 +298,15 @@ def test_a_sandbox_runs_on_the_layers_without_a_copy(
     layers.append(layer(("srv/.wh.7", ""), directory("etc")))
     run = {"Env": ["WORD=there"], "WorkingDir": "/srv"}
     name = pull(registry.put("tool", Saved(tuple(layers), "gzip", run))).image.name
-
-    async def act() -> None:
-        config = EnvironmentConfig(kwargs={"base": name})
-        async with running(order_of(tmp_path, config=config)) as sandbox:
-            names = {*map(str, range(1, 40)), "last"} - {"7"}
-            assert set((await said(sandbox, "ls")).split()) == names
-            assert await said(sandbox, "cat last") == "39"
-            assert "WORD=there" in await said(sandbox, "env")
-            assert "root:x:0:0" in await said(sandbox, "cat /etc/passwd")
-            await said(sandbox, "rm last; touch new")
-            assert set((await said(sandbox, "ls")).split()) == names - {"last"} | {"new"}
-
-    asyncio.run(act())
+    config = EnvironmentConfig(kwargs={"base": name})
+    async with running(order_of(tmp_path, config=config)) as sandbox:
+        names = {*map(str, range(1, 40)), "last"} - {"7"}
+        assert set((await said(sandbox, "ls")).split()) == names
+        assert await said(sandbox, "cat last") == "39"
+        assert "WORD=there" in await said(sandbox, "env")
+        assert "root:x:0:0" in await said(sandbox, "cat /etc/passwd")
+        await said(sandbox, "rm last; touch new")
+        assert set((await said(sandbox, "ls")).split()) == names - {"last"} | {"new"}
     top = store.lowers(store.load_base(name))[0]
     assert find_whiteouts(top) == {"srv/7"}
 

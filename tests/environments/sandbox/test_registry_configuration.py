@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.roots.registry.client import Patience, RegistryClient
-from proctor.environments.sandbox.roots.registry.configuration import Endpoint, load_configuration
-from proctor.environments.sandbox.roots.registry.reference import parse_reference
+from proctor.environments.sandbox.roots.registry.configuration import (
+    Endpoint,
+    load_configuration,
+    parse_reference,
+)
 from proctor.errors import RegistryError
 
 

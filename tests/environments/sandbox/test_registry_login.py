@@ -11,8 +11,12 @@ import pytest
 
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
-from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
-from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
+from proctor.environments.sandbox.roots.registry.configuration import (
+    Credentials,
+    Reference,
+    find_credentials,
+    parse_reference,
+)
 from proctor.errors import ImageError, RegistryError
 from tests.environments.sandbox.registries import Request, SmallRegistry, small_registry
 from tests.environments.sandbox.saved import Saved

@@ -10,7 +10,7 @@ from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError
-from tests.environments.sandbox.boxes import said, shell, use
+from tests.environments.sandbox.boxes import made, said, shell, use
 
 FRESH = ("/tests", "/logs/verifier")
 COMMAND_AND_ROOM = "00000008800404fb"
@@ -79,98 +79,85 @@ async def outlast(box: Box, room: int, user: str, script: str, su: str = "") -> 
     return (await box.run(command, timeout_sec=60)).output.decode()
 
 
-def test_a_root_process_of_the_agent_cannot_reach_into_a_room(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, str]:
+async def test_a_root_process_of_the_agent_cannot_reach_into_a_room(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await attack(box)
         room = await box.open_room(FRESH)
         script = (
             "ls /tests /logs/verifier; echo 0 > /logs/verifier/reward.txt; cat /logs/verifier/*"
         )
         printed = await outlast(box, room, "root", script)
-        return printed, await said(box, "cat /workspace/reached 2>/dev/null")
-
-    printed, reached = use(tmp_path, run)
+        reached = await said(box, "cat /workspace/reached 2>/dev/null")
     assert reached == ""
     assert printed == "/logs/verifier:\nheld\n\n/tests:\n0\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox has one user")
-def test_who_changes_to_another_user_in_a_room_stays_out_of_reach(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
+async def test_who_changes_to_another_user_in_a_room_stays_out_of_reach(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await attack(box, user="guest")
         room = await box.open_room(FRESH)
         await outlast(
             box, room, "root", "true", su="setpriv --reuid 1000 --regid 1000 --clear-groups"
         )
-        return await said(box, "cat /workspace/reached 2>/dev/null")
-
-    assert use(tmp_path, run) == ""
+        assert (await said(box, "cat /workspace/reached 2>/dev/null")) == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox has one user")
-def test_a_user_in_a_room_is_out_of_reach_of_itself_outside(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
+async def test_a_user_in_a_room_is_out_of_reach_of_itself_outside(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await attack(box, user="guest")
         room = await box.open_room(FRESH)
         await outlast(box, room, "guest", "true")
-        return await said(box, "cat /workspace/reached 2>/dev/null")
-
-    assert use(tmp_path, run) == ""
+        assert (await said(box, "cat /workspace/reached 2>/dev/null")) == ""
 
 
-def test_commands_of_a_room_hold_one_capability_more(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[str]:
+async def test_commands_of_a_room_hold_one_capability_more(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         room = await box.open_room(FRESH)
-        return (await said(box, "grep ^Cap /proc/self/status | cut -f2", room=room)).split()
-
-    inheritable, *three, ambient = use(tmp_path, run)
+        inheritable, *three, ambient = (
+            await said(box, "grep ^Cap /proc/self/status | cut -f2", room=room)
+        ).split()
     assert three == [COMMAND_AND_ROOM] * 3
     assert (inheritable, ambient) == (ROOM, ROOM)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox has one user")
-def test_other_users_hold_only_that_one(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[list[str]]:
+async def test_other_users_hold_only_that_one(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         room = await box.open_room(FRESH)
         script = 'grep -E "^Cap(Prm|Eff|Amb)" /proc/self/status | cut -f2'
         su = f"setpriv --reuid 1000 --regid 1000 --clear-groups bash -c '{script}'"
-        return [
+        inside, changed, outside = [
             (await said(box, script, user="guest", room=room)).split(),
             (await said(box, su, room=room)).split(),
             (await said(box, script, user="guest")).split(),
         ]
-
-    inside, changed, outside = use(tmp_path, run)
     assert inside == changed == [ROOM] * 3
     assert outside == ["0000000000000000"] * 3
 
 
-def test_what_was_planted_is_not_seen_in_a_room(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, str]:
+async def test_what_was_planted_is_not_seen_in_a_room(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "echo 1 > /logs/verifier/reward.txt; echo evil > /tests/test.sh")
         room = await box.open_room(FRESH)
         seen = await said(box, "ls -A /tests /logs/verifier", room=room)
-        return seen, await said(box, "cat /logs/verifier/reward.txt /tests/test.sh")
-
-    seen, outside = use(tmp_path, run)
+        outside = await said(box, "cat /logs/verifier/reward.txt /tests/test.sh")
     assert seen == "/logs/verifier:\n\n/tests:"
     assert outside == "1\nevil"
 
 
-def test_all_else_is_shared_with_a_room(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, str]:
+async def test_all_else_is_shared_with_a_room(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         room = await box.open_room(FRESH)
         await shell(box, "echo late > /workspace/answer; echo x > /logs/agent/log")
         seen = await said(box, "cat /workspace/answer /logs/agent/log; echo v > /etc/v", room=room)
-        return seen, await said(box, "cat /etc/v")
-
-    assert use(tmp_path, run) == ("late\nx", "v")
+        assert (seen, await said(box, "cat /etc/v")) == ("late\nx", "v")
 
 
-def test_files_go_to_and_come_from_the_room_that_is_named(tmp_path: Path) -> None:
+async def test_files_go_to_and_come_from_the_room_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "test.sh").write_text("echo true tests")
-
-    async def run(box: Box) -> None:
+    async with made(tmp_path) as box:
         room = await box.open_room(FRESH)
         await box.put(tmp_path / "test.sh", "/tests/test.sh", room=room)
         assert await box.kind_of("/tests/test.sh") is None
@@ -178,28 +165,22 @@ def test_files_go_to_and_come_from_the_room_that_is_named(tmp_path: Path) -> Non
         await shell(box, "bash /tests/test.sh > /logs/verifier/out", room=room)
         await box.make_directories(["/logs/verifier/more"], room=room)
         await box.take("/logs/verifier", tmp_path / "taken", room=room)
-
-    use(tmp_path, run)
     assert (tmp_path / "taken/out").read_text() == "true tests\n"
     assert (tmp_path / "taken/more").is_dir()
 
 
-def test_each_room_is_new(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[int, int, str]:
+async def test_each_room_is_new(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         first = await box.open_room(FRESH)
         await shell(box, "echo 1 > /logs/verifier/reward.txt", room=first)
         second = await box.open_room(FRESH)
-        return first, second, await said(box, "ls -A /logs/verifier", room=second)
-
-    assert use(tmp_path, run) == (1, 2, "")
+        assert (first, second, await said(box, "ls -A /logs/verifier", room=second)) == (1, 2, "")
 
 
-def test_what_a_room_writes_is_on_disk_and_not_in_memory(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
+async def test_what_a_room_writes_is_on_disk_and_not_in_memory(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         room = await box.open_room(FRESH)
         await shell(box, "echo 1 > /logs/verifier/reward.txt", room=room)
-
-    use(tmp_path, run)
     assert [path.read_text() for path in (tmp_path / "box/root.rooms").rglob("reward.txt")] == [
         "1\n"
     ]
@@ -221,24 +202,21 @@ def test_a_room_that_was_not_opened_is_refused(tmp_path: Path) -> None:
         use(tmp_path, run)
 
 
-def test_without_guarded_directories_things_are_as_harbor_leaves_them(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
-        return await said(box, "ls -d /tests; mv /logs /moved && mkdir /tests && echo moved")
-
-    printed = use(tmp_path, run, guarded=(), directories=("/logs/verifier",))
+async def test_without_guarded_directories_things_are_as_harbor_leaves_them(tmp_path: Path) -> None:
+    async with made(tmp_path, guarded=(), directories=("/logs/verifier",)) as box:
+        printed = await said(box, "ls -d /tests; mv /logs /moved && mkdir /tests && echo moved")
     assert printed.splitlines()[-1] == "moved"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kernel tells root alone who opens a file")
-def test_a_root_with_links_to_the_hosts_directories_is_not_taken_for_the_room(
+async def test_a_root_with_links_to_the_hosts_directories_is_not_taken_for_the_room(
     tmp_path: Path,
 ) -> None:
     rooms = tmp_path / "box" / "root.rooms"
     places = {str(rooms / f"1.{n}"): path for n, path in enumerate(FRESH)}
     links = " && ".join(f"ln -s {place} /jail{path}" for place, path in places.items())
     code = "import os, time; os.chroot('/jail'); open('/ready', 'w'); time.sleep(60)"
-
-    async def run(box: Box) -> list[str]:
+    async with made(tmp_path, guarded=FRESH) as box:
         await said(box, f"mkdir -p /jail/logs && {links}")
         await said(
             box,
@@ -250,6 +228,4 @@ def test_a_root_with_links_to_the_hosts_directories_is_not_taken_for_the_room(
             await said(box, "echo first > /logs/verifier/out; cat /tests/x", room=room)
             await said(box, "echo 1 > /logs/verifier/reward.txt", room=room)
         assert opened is not None
-        return [each.path for each in opened]
-
-    assert "/logs/verifier/reward.txt" in use(tmp_path, run, guarded=FRESH)
+        assert "/logs/verifier/reward.txt" in [each.path for each in opened]

@@ -1,6 +1,5 @@
 """Images out of Docker and of OCI layouts: layers on one another, and what the image says."""
 
-import asyncio
 import json
 import os
 import tarfile
@@ -237,7 +236,7 @@ def test_nothing_said_is_root_at_the_top(store: ImageStore, tmp_path: Path) -> N
     assert (image.env, image.workdir, image.user, image.notes) == ({}, "/", "root", ())
 
 
-def test_commands_run_in_an_image_out_of_docker(
+async def test_commands_run_in_an_image_out_of_docker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
@@ -246,13 +245,9 @@ def test_commands_run_in_an_image_out_of_docker(
     upper = layer(directory("srv/app"), ("srv/app/words", "there"))
     source = as_tar(tmp_path / "x.tar", both_files(Saved((base, upper), "gzip", run)))
     take(ImageStore(), source)
-
-    async def speak() -> str:
-        config = EnvironmentConfig(kwargs={"base": "mine"})
-        async with running(order_of(tmp_path, config=config)) as sandbox:
-            return await said(sandbox, "echo $GREETING; pwd; cat words")
-
-    assert asyncio.run(speak()) == "hello\n/srv/app\nthere"
+    config = EnvironmentConfig(kwargs={"base": "mine"})
+    async with running(order_of(tmp_path, config=config)) as sandbox:
+        assert (await said(sandbox, "echo $GREETING; pwd; cat words")) == "hello\n/srv/app\nthere"
 
 
 # Several

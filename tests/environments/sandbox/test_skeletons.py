@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.roots.host_base import load_host_base
-from proctor.environments.sandbox.roots.skeletons import fingerprint, load_copy, reap_copies
+from proctor.environments.sandbox.roots.host_base import (
+    fingerprint,
+    load_copy,
+    load_host_base,
+    reap_copies,
+)
 from tests.task.trees import write
 
 

@@ -18,23 +18,21 @@ from proctor.environments.sandbox.archive import (
     Sender,
     pack_head,
 )
-from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SlowTransferError
-from proctor.trial.environment import Process
 from proctor.trial.finding import Finding, FindingCode
 from tests.environments.orders import order_of
 from tests.environments.sandbox.archives import entry, unpacked
-from tests.environments.sandbox.boxes import shell, use
+from tests.environments.sandbox.boxes import made, shell
 from tests.environments.sandboxes import found_in, running
 
 GIB = 1 << 30
 MUCH = "head -c 600M /dev/zero"
 
 
-def test_holes_come_out_as_holes(tmp_path: Path) -> None:
-    async def run(box: Box) -> float:
+async def test_holes_come_out_as_holes(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(
             box,
             "cd /workspace; truncate -s 5G empty; fallocate -l 100M reserved; "
@@ -43,9 +41,7 @@ def test_holes_come_out_as_holes(tmp_path: Path) -> None:
         )
         begun = time.monotonic()
         assert await box.take("/workspace", tmp_path / "taken", limit=8 * GIB) == ()
-        return time.monotonic() - begun
-
-    assert use(tmp_path, run) < 5
+        assert (time.monotonic() - begun) < 5
     taken = tmp_path / "taken"
     sizes = {path.name: path.stat().st_size for path in taken.iterdir()}
     assert sizes == {
@@ -146,29 +142,26 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_patience")
-def test_a_transfer_that_is_given_up_ends_on_both_sides(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[Process]:
+async def test_a_transfer_that_is_given_up_ends_on_both_sides(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, f"cd /workspace; echo a > a; {MUCH} > b; echo c > /tmp/c")
         with pytest.raises(SlowTransferError, match=r"took too long: given up after 0 s; the rest"):
             await box.take("/workspace", tmp_path / "taken")
         # Somebody else does the next operation.
         await box.take("/tmp/c", tmp_path / "c")
-        return await box.list_processes()
-
-    assert use(tmp_path, run) == []
+        assert (await box.list_processes()) == []
     assert (tmp_path / "c").read_text() == "c\n"
     assert [path.name for path in (tmp_path / "taken").iterdir()] == ["a"]
 
 
-def test_what_keeps_coming_gets_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_keeps_coming_gets_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transfer, "PATIENCE_SEC", 0.05)
     monkeypatch.setattr(transfer, "BYTES_PER_SEC", 1e6)
-
-    async def run(box: Box) -> None:
+    async with made(tmp_path) as box:
         await shell(box, f"{MUCH} > /workspace/b")
         await box.take("/workspace", tmp_path / "taken")
-
-    use(tmp_path, run)
     assert (tmp_path / "taken/b").stat().st_size == 600 << 20
 
 

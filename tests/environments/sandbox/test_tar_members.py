@@ -32,7 +32,7 @@ LAYER = """
 from pathlib import Path
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.roots.layer_tree import LayerTree
-from proctor.environments.sandbox.roots.saved_layers import Layer, put_layer
+from proctor.environments.sandbox.roots.saved_files import Layer, put_layer
 from proctor.environments.sandbox.roots.image_tar import Budget
 from proctor.errors import ImageError
 

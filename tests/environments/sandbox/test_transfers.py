@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
-from proctor.environments.sandbox.box import Box
 from proctor.errors import SandboxError
-from proctor.trial.environment import Process
 from tests.environments.sandbox.archives import entry, unpacked
-from tests.environments.sandbox.boxes import said, shell, use
+from tests.environments.sandbox.boxes import made, said, shell
 
 
-def test_a_directory_arrives_with_its_modes_times_and_links(tmp_path: Path) -> None:
+async def test_a_directory_arrives_with_its_modes_times_and_links(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "sub/empty").mkdir(parents=True)
     (source / "run.sh").write_text("#!/bin/sh\necho hi\n")
@@ -23,52 +21,45 @@ def test_a_directory_arrives_with_its_modes_times_and_links(tmp_path: Path) -> N
     os.utime(source / "run.sh", (10**9, 10**9))
     (source / "sub/link").symlink_to("../run.sh")
     (source / "sub/naïve name").write_bytes(b"\0" * 300_000)
-
-    async def run(box: Box) -> list[str]:
+    async with made(tmp_path) as box:
         await box.put(source, "/deep/down/here")
         script = (
             "cd /deep/down/here; stat -c '%n %a %u %g %Y' run.sh; readlink sub/link; ./run.sh; "
             "stat -c %s 'sub/naïve name'; find . -type d | sort"
         )
-        return (await said(box, script)).split("\n")
-
-    assert use(tmp_path, run) == [
-        "run.sh 755 0 0 1000000000",
-        "../run.sh",
-        "hi",
-        "300000",
-        ".",
-        "./sub",
-        "./sub/empty",
-    ]
+        assert (await said(box, script)).split("\n") == [
+            "run.sh 755 0 0 1000000000",
+            "../run.sh",
+            "hi",
+            "300000",
+            ".",
+            "./sub",
+            "./sub/empty",
+        ]
 
 
-def test_a_file_is_put_at_a_path_or_into_a_directory(tmp_path: Path) -> None:
+async def test_a_file_is_put_at_a_path_or_into_a_directory(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-
-    async def run(box: Box) -> str:
+    async with made(tmp_path) as box:
         await box.put(tmp_path / "a.txt", "/new/place/b.txt")
         await box.put(tmp_path / "a.txt", "/tmp")
         await box.put(tmp_path / "a.txt", "/other/")
-        return await said(box, "ls /new/place/b.txt /tmp/a.txt /other/a.txt | wc -l")
-
-    assert use(tmp_path, run) == "3"
+        assert (await said(box, "ls /new/place/b.txt /tmp/a.txt /other/a.txt | wc -l")) == "3"
 
 
-def test_what_is_put_replaces_a_planted_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+async def test_what_is_put_replaces_a_planted_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "test.sh").write_text("true tests")
-
-    async def run(box: Box) -> str:
+    async with made(tmp_path) as box:
         await shell(box, "ln -s /etc/passwd /workspace/test.sh; mkfifo /workspace/pipe")
         await box.put(tmp_path / "test.sh", "/workspace/test.sh")
         await box.put(tmp_path / "test.sh", "/workspace/pipe")
-        return await said(box, "cat /workspace/test.sh /workspace/pipe; grep -c root /etc/passwd")
+        assert (
+            await said(box, "cat /workspace/test.sh /workspace/pipe; grep -c root /etc/passwd")
+        ) == "true teststrue tests1"
 
-    assert use(tmp_path, run) == "true teststrue tests1"
 
-
-def test_a_directory_comes_out_with_what_was_refused_listed(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, ...]:
+async def test_a_directory_comes_out_with_what_was_refused_listed(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(
             box,
             "cd /workspace; mkdir -p d/e; echo one > d/one; ln -s d/one inner; "
@@ -76,13 +67,11 @@ def test_a_directory_comes_out_with_what_was_refused_listed(tmp_path: Path) -> N
             "chmod 4755 d/one; chmod 0 d/e; "
             "echo secret > hidden; chmod 0 hidden; ln -s loop loop",
         )
-        return await box.take("/workspace", tmp_path / "taken")
-
-    assert sorted(use(tmp_path, run)) == [
-        "d/far: a link to ../../x, which leads out",
-        "out: a link to /etc/shadow, which leads out",
-        "pipe: neither a file, a directory nor a link",
-    ]
+        assert sorted(await box.take("/workspace", tmp_path / "taken")) == [
+            "d/far: a link to ../../x, which leads out",
+            "out: a link to /etc/shadow, which leads out",
+            "pipe: neither a file, a directory nor a link",
+        ]
     taken = tmp_path / "taken"
     assert (taken / "inner").read_text() == (taken / "d/e/up").read_text() == "one\n"
     assert (taken / "hidden").read_text() == "secret\n"
@@ -90,58 +79,50 @@ def test_a_directory_comes_out_with_what_was_refused_listed(tmp_path: Path) -> N
     assert (taken / "loop").is_symlink()
 
 
-def test_a_file_comes_out_to_a_path_or_into_a_directory(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
+async def test_a_file_comes_out_to_a_path_or_into_a_directory(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "echo 1 > /tmp/reward.txt; ln -s reward.txt /tmp/link")
         await box.take("/tmp/reward.txt", tmp_path / "new/place.txt")
         await box.take("/tmp/reward.txt", tmp_path / "new")
         await box.take("/tmp/link", tmp_path / "linked")
-
-    use(tmp_path, run)
     for name in ("new/place.txt", "new/reward.txt", "linked"):
         assert (tmp_path / name).read_text() == "1\n"
         assert not (tmp_path / name).is_symlink()
 
 
-def test_what_is_not_there_is_a_file_not_found(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
+async def test_what_is_not_there_is_a_file_not_found(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         with pytest.raises(FileNotFoundError, match="/no/such"):
             await box.take("/no/such", tmp_path / "taken")
         with pytest.raises(FileNotFoundError, match="nothing-here"):
             await box.put(tmp_path / "nothing-here", "/tmp/x")
         assert await box.kind_of("/tmp/x") is None
-
-    use(tmp_path, run)
     assert not (tmp_path / "taken").exists()
 
 
-def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+async def test_a_target_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
-
-    async def run(box: Box) -> None:
+    async with made(tmp_path) as box:
         with pytest.raises(SandboxError, match="/proc/sys/x: Read-only file system"):
             await box.put(tmp_path / "a", "/proc/sys/x")
         (tmp_path / "file").write_text("")
         with pytest.raises(OSError, match=r"Not a directory|File exists"):
             await box.take("/etc", tmp_path / "file/below")
 
-    use(tmp_path, run)
 
-
-def test_more_than_the_limit_stays_inside_and_is_listed(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[tuple[str, ...], tuple[str, ...]]:
+async def test_more_than_the_limit_stays_inside_and_is_listed(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "cd /workspace; truncate -s 1T huge; echo small > small; seq 9 > a")
         first = await box.take("/workspace", tmp_path / "taken", limit=1000)
-        return first, await box.take("/workspace", tmp_path / "few", limit=1000, most_entries=2)
-
-    by_size, by_number = use(tmp_path, run)
+        by_size = first
+        by_number = await box.take("/workspace", tmp_path / "few", limit=1000, most_entries=2)
     assert by_size == ("huge: 1099511627776 bytes, with which it would be over 1000",)
     assert sorted(path.name for path in (tmp_path / "taken").iterdir()) == ["a", "small"]
     assert by_number == ("huge: more than 2 entries; it and what comes after is left",)
 
 
-def test_kinds_of_paths(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[str | None]:
+async def test_kinds_of_paths(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "ln -s /etc /tmp/etc; ln -s /none /tmp/none")
         paths = (
             "/etc/passwd",
@@ -152,21 +133,25 @@ def test_kinds_of_paths(tmp_path: Path) -> None:
             "/tmp/none",
             "/etc/passwd/x",
         )
-        return [await box.kind_of(path) for path in paths]
+        assert [await box.kind_of(path) for path in paths] == [
+            "file",
+            "directory",
+            "directory",
+            "other",
+            None,
+            None,
+            None,
+        ]
 
-    assert use(tmp_path, run) == ["file", "directory", "directory", "other", None, None, None]
 
-
-def test_directories_are_made_for_everybody(tmp_path: Path) -> None:
-    async def run(box: Box) -> str:
+async def test_directories_are_made_for_everybody(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await box.make_directories(["/logs/agent", "/a/b/c"])
-        return await said(box, "stat -c %a /logs/agent /a/b/c")
-
-    assert use(tmp_path, run) == "777\n777"
+        assert (await said(box, "stat -c %a /logs/agent /a/b/c")) == "777\n777"
 
 
-def test_a_transfer_that_is_cancelled_ends_on_both_sides(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[Process]:
+async def test_a_transfer_that_is_cancelled_ends_on_both_sides(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "head -c 600M /dev/zero > /workspace/huge")
         task = asyncio.ensure_future(box.take("/workspace/huge", tmp_path / "huge"))
         while not (tmp_path / "huge").exists():
@@ -174,13 +159,11 @@ def test_a_transfer_that_is_cancelled_ends_on_both_sides(tmp_path: Path) -> None
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return await box.list_processes()
-
-    assert use(tmp_path, run) == []
+        assert (await box.list_processes()) == []
 
 
-def test_a_sandbox_that_dies_in_a_transfer_is_an_error(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
+async def test_a_sandbox_that_dies_in_a_transfer_is_an_error(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
         await shell(box, "head -c 600M /dev/zero > /workspace/huge")
         task = asyncio.ensure_future(box.take("/workspace/huge", tmp_path / "huge"))
         while not (tmp_path / "huge").exists():
@@ -189,11 +172,10 @@ def test_a_sandbox_that_dies_in_a_transfer_is_an_error(tmp_path: Path) -> None:
         with pytest.raises(SandboxError, match="PID 1 was killed"):
             await task
 
-    use(tmp_path, run)
 
+async def test_many_transfers_at_once(tmp_path: Path) -> None:
+    async with made(tmp_path) as box:
 
-def test_many_transfers_at_once(tmp_path: Path) -> None:
-    async def run(box: Box) -> None:
         async def there_and_back(number: int) -> None:
             source = tmp_path / f"{number}.txt"
             source.write_text(str(number) * 1000)
@@ -201,8 +183,6 @@ def test_many_transfers_at_once(tmp_path: Path) -> None:
             await box.take(f"/tmp/{number}.txt", tmp_path / f"back/{number}")
 
         await asyncio.gather(*(there_and_back(number) for number in range(30)))
-
-    use(tmp_path, run)
     assert len(list((tmp_path / "back").iterdir())) == 30
 
 

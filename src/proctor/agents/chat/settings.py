@@ -121,19 +121,15 @@ def check_chat(config: AgentConfig, host: Mapping[str, str]) -> None:
     if config.mcp_servers:
         raise AgentError("agent 'chat' has one tool, bash, and does not support MCP servers")
     load_system_prompt(settings)
-    find_address(settings, _resolve_known(config.env, host), host)
-
-
-def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """Resolve the variables of --ae, except those missing on the host: the job reports these."""
+    # The job reports these.
     known: dict[str, str] = {}
     for name in (KEY_VARIABLE, URL_VARIABLE):
-        if name in env:
+        if name in config.env:
             try:
-                known |= resolve_env({name: env[name]}, host)
+                known |= resolve_env({name: config.env[name]}, host)
             except ValueError:
                 continue
-    return known
+    find_address(settings, known, host)
 
 
 def find_address(

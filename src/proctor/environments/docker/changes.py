@@ -7,18 +7,17 @@
 Nothing is run inside, and only changed tools are restored.
 """
 
-import asyncio
 import posixpath
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
+from proctor.environments.docker.files import ETC_FILES, EtcFiles
 from proctor.environments.docker.inside import Inside
 from proctor.environments.docker.merged import MergedFiles
 from proctor.environments.docker.program import run_docker
-from proctor.environments.running import DEVICES, MOST_DEVICES
+from proctor.environments.running import DEVICES, MOST_DEVICES, StartedEnvironment
 from proctor.environments.sandbox.accounting import (
     USERS,
     changes_in_memory,
@@ -27,18 +26,17 @@ from proctor.environments.sandbox.accounting import (
     surroundings_of,
 )
 from proctor.environments.sandbox.blueprint import Part
-from proctor.environments.sandbox.changes import LayeredChanges
-from proctor.environments.sandbox.keeping import give_back, lookup_of
+from proctor.environments.sandbox.changes import LayeredChanges, give_back, lookup_of
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.walk import CHANGED, CREATED, DELETED, Limits
-from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
+from proctor.environments.tools import Lookup, is_touched
 from proctor.trial.changes import Change, Phase, Surroundings
 from proctor.trial.environment import ChangedFile, EnvironmentOrder
 
 _HOW = {"A": CREATED, "C": CHANGED, "D": DELETED}
 
 
-class ChangedContainer(Inside):
+class ChangedContainer(Inside, StartedEnvironment):
     """A container that can be compared with its image."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
@@ -73,31 +71,23 @@ class ChangedContainer(Inside):
         written again since.
         """
         if self._has_layers_here():
-            return await self._list_here(known, is_hashing=is_hashing)
-        await self._load_users()
-        diff = await run_docker("diff", self._now().container)
-        changes = list(parse_diff(diff.out, known))
-        most = Limits().n_entries
-        return changes[:most], len(changes) > most
-
-    async def _list_here(
-        self, known: Mapping[str, str], *, is_hashing: bool
-    ) -> tuple[Sequence[Change], bool]:
-        in_layers = {path: mark for path, mark in known.items() if path not in ETC_FILES}
-        changes, is_cut = await list_changes(self._layers, in_layers, is_hashing=is_hashing)
-        # Through /proc, which includes the container's mounts; the merged root does not.
-        whole = MergedFiles(f"/proc/{self._first}/root")
-        changes += changes_in_memory(await whole.list_files([DEVICES], MOST_DEVICES), known)
-        listed = {change.path for change in changes}
-        own = self._etc_files.list_changes(known)
-        changes += (change for change in own if change.path not in listed)
-        return changes, is_cut
-
-    async def _load_users(self) -> None:
+            in_layers = {path: mark for path, mark in known.items() if path not in ETC_FILES}
+            changes, is_cut = await list_changes(self._layers, in_layers, is_hashing=is_hashing)
+            # Through /proc, which includes the container's mounts; the merged root does not.
+            whole = MergedFiles(f"/proc/{self._first}/root")
+            changes += changes_in_memory(await whole.list_files([DEVICES], MOST_DEVICES), known)
+            listed = {change.path for change in changes}
+            own = self._etc_files.list_changes(known)
+            changes += (change for change in own if change.path not in listed)
+            return changes, is_cut
         with tempfile.TemporaryDirectory() as top, suppress(OSError):
             copy = Path(top, "passwd")
             await self._now().files.take(USERS, copy)
             self._users[copy.read_text(encoding="utf-8", errors="replace")] = None
+        diff = await run_docker("diff", self._now().container)
+        changes = list(parse_diff(diff.out, known))
+        most = Limits().n_entries
+        return changes[:most], len(changes) > most
 
     async def resume(self) -> None:
         """Resume the container; see Pausing."""
@@ -105,29 +95,13 @@ class ChangedContainer(Inside):
             self._is_paused = False
             await run_docker("unpause", self._now().container)
 
-    async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """Find system tools that the agent changed; see ToolRestoring.
-
-        Returns nothing if the container's files are not on this machine.
-        """
-        if (seen := self._seen_here()) is None:
-            return ()
-        return await asyncio.to_thread(find_changed_tools, *seen)
-
     async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
         """Restore the image's tools for the tests; see ToolRestoring."""
-        files, seen = self._now().files, self._seen_here()
+        files, seen = self._now().files, self._look_at_tools()
         if seen is not None and isinstance(files, MergedFiles):
             await give_back(files, seen[0], changed)
 
-    async def mark_tools(self) -> Mapping[str, str]:
-        """Return marks of the image's tools that were rewritten; see ToolRestoring."""
-        if (seen := self._seen_here()) is None:
-            return {}
-        return await asyncio.to_thread(mark_tools, *seen)
-
-    def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:
-        """Return the changes; None if the files are not on this machine, or none are relevant."""
+    def _look_at_tools(self) -> tuple[LayeredChanges, Lookup] | None:
         now = self._now()
         if not self._layers or not isinstance(now.files, MergedFiles):
             return None

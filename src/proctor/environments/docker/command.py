@@ -80,7 +80,17 @@ async def run_command(
     finally:
         await call.close()
     if finished.return_code != 0:
-        await _check_running(order.container)
+        # Check that the container still runs, so that a failure is the command's own.
+        state = await run_docker(
+            "inspect", "--format", "{{json .State}}", order.container, is_checked=False
+        )
+        if state.code != 0 or '"Running":true' not in state.out:
+            # A container that no longer exists was removed from outside.
+            kind = ContainerDiedError if state.code == 0 else DockerError
+            raise kind(
+                f"{order.container}: the container ended while a command ran in it: "
+                f"{(state.out or state.err).strip()[:300]}"
+            )
     return finished
 
 
@@ -107,10 +117,7 @@ class Call:
     """A call of the docker program that runs a command."""
 
     def __init__(
-        self,
-        words: Sequence[str],
-        env: Mapping[str, str],
-        hearing: Hearing | None = None,
+        self, words: Sequence[str], env: Mapping[str, str], hearing: Hearing | None = None
     ) -> None:
         self._words = words
         self._env = env
@@ -206,15 +213,3 @@ async def _end(call: Call, order: Order) -> None:
     except TimeoutError:
         # The agent may have replaced the shell, or stopped the process that kills.
         await run_docker("kill", order.container, is_checked=False)
-
-
-async def _check_running(container: str) -> None:
-    """Check that the container still runs, so that a failure is the command's own."""
-    state = await run_docker("inspect", "--format", "{{json .State}}", container, is_checked=False)
-    if state.code != 0 or '"Running":true' not in state.out:
-        # A container that no longer exists was removed from outside.
-        kind = ContainerDiedError if state.code == 0 else DockerError
-        raise kind(
-            f"{container}: the container ended while a command ran in it: "
-            f"{(state.out or state.err).strip()[:300]}"
-        )

@@ -19,33 +19,29 @@ from proctor.environments.docker.changes import ChangedContainer
 from proctor.environments.docker.containers import (
     TRIAL,
     Fill,
+    Listed,
+    list_processes,
+    list_processes_here,
     name_container,
     remove_containers,
     start_container,
+    wait_until_served,
     words_of_labels,
     words_of_limits,
     words_of_rights,
 )
 from proctor.environments.docker.copies import CopiedFiles
-from proctor.environments.docker.engine import BRIDGE, Engine, find_engine
-from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
-from proctor.environments.docker.files import Files
+from proctor.environments.docker.files import ETC_FILES, EtcFiles, Files
 from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
 from proctor.environments.docker.model_port import HOST, Container, open_model_port
-from proctor.environments.docker.processes import (
-    Listed,
-    list_processes,
-    list_processes_here,
-    wait_until_served,
-)
-from proctor.environments.docker.program import run_docker
+from proctor.environments.docker.program import BRIDGE, Engine, find_engine, run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
 from proctor.environments.forwarding import ModelPort
-from proctor.environments.image_config import COMMAND
+from proctor.environments.image_config import COMMAND, find_shell
 from proctor.environments.running import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
@@ -53,12 +49,11 @@ from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.mapped import run_mapped
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
-from proctor.environments.shells import find_shell
 from proctor.errors import DockerError, UnsupportedError
 from proctor.task.network import NetworkMode
 from proctor.trial.changes import LeftOut
 from proctor.trial.environment import Environment, EnvironmentOrder, Process, Snapshot
-from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.finding import FindingCode
 from proctor.trial.inside import empty_directories, run_healthcheck
 from proctor.trial.paths import INSIDE, TrialPaths
 
@@ -118,7 +113,6 @@ async def _find_layer(*words: str) -> str:
 
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
-_PHASE = "setup"
 # Shell of each image, by its Id, found once per process.
 _SHELL_OF: dict[str, str] = {}
 _LOOK = "\n".join(
@@ -138,13 +132,13 @@ _N_LINES = 8
 class DockerEnvironment(ChangedContainer):
     """A container, and for the verifier another one next to it."""
 
+    _backend = "docker"
+
     def __init__(self, order: EnvironmentOrder) -> None:
         """Take the trial's options; the kwarg `network` names the network of public tasks."""
         super().__init__(order)
         self._settings = check_order(order)
         self._limits = limits_of(order.config, order.task_env_config)
-        self._findings: list[Finding] = []
-        self._snapshot: Snapshot | None = None
         # Root directory of the container on the engine's machine; empty if unknown.
         self._merged = ""
         # Names of all containers that were started.
@@ -158,31 +152,6 @@ class DockerEnvironment(ChangedContainer):
         self._model_port: ModelPort | None = None
         # Processes that the image's ENTRYPOINT had started before the container was handed over.
         self._services: frozenset[tuple[int, int | str]] = frozenset()
-        self._ending: asyncio.Task[None] | None = None
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Image and backend; unknown before start."""
-        return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="docker")
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """Findings so far."""
-        return tuple(self._findings)
-
-    async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Pull or build the image if needed, and start the container.
-
-        Raises:
-            DockerError, ImageError: it cannot be started.
-            RuntimeError: the Dockerfile could not be built.
-        """
-        self._ending = None
-        try:
-            await self._start(force_build=force_build)
-        except BaseException:
-            await self._end()
-            raise
 
     async def _start(self, *, force_build: bool) -> None:
         order, task = self._order, self._order.task_env_config
@@ -203,10 +172,13 @@ class DockerEnvironment(ChangedContainer):
         files = await self._find_files(engine, name, image, network)
         await files.open_directories(_LOGS)
         workdir = task.workdir or image.workdir
+        if image.id not in _SHELL_OF:
+            path = image.env.get("PATH", "")
+            _SHELL_OF[image.id] = await find_shell(image.pin, path, files.kind_of)
         self._running = Running(
             container=name,
             image=image,
-            shell=await _shell_of(image, files),
+            shell=_SHELL_OF[image.id],
             workdir=workdir,
             env=dict(order.persistent_env),
             files=files,
@@ -277,7 +249,7 @@ class DockerEnvironment(ChangedContainer):
                 "the host's network)"
             )
         if chosen == HOST:
-            self._find(
+            self._warn(
                 FindingCode.NETWORK_SHARED,
                 "the environment used the host's network: --ek network=host",
                 reason="--ek network=host",
@@ -289,20 +261,12 @@ class DockerEnvironment(ChangedContainer):
         if storage := config.override_storage_mb or task.storage_mb:
             reason = "Docker cannot limit how much a task stores"
             text = f"storage_mb = {storage}"
-            self._find(
+            self._warn(
                 FindingCode.STORAGE_NOT_ENFORCED,
                 f"{text} is not enforced: {reason}",
                 limit=text,
                 reason=reason,
             )
-
-    def _find(self, code: FindingCode, message: str, phase: str = _PHASE, **detail: object) -> None:
-        self._order.logger.warning(message)
-        self._findings.append(Finding(code=code, phase=phase, message=message, detail=detail))
-
-    async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Remove the container; its image stays for the next trial."""
-        await self._end()
 
     async def _end(self) -> None:
         """End the container once; a cancelled caller does not interrupt this."""
@@ -423,28 +387,21 @@ class DockerEnvironment(ChangedContainer):
             DockerError, OSError: it cannot be started.
         """
         self._ending = None
-        try:
+        async with self._ended_on_error():
             engine = await find_engine()
             network = self._choose_network(engine)
             name = await self._run_container(image, network, None, fill)
             files = await self._find_files(engine, name, image, network)
             self._etc_files.write(etc)
-        except BaseException:
-            await self._end()
-            raise
-        self._running = replace(
-            model,
-            container=name,
-            image=image,
-            files=files,
-            findings=self._findings,
-            is_owed=False,
-        )
-        try:
+            self._running = replace(
+                model,
+                container=name,
+                image=image,
+                files=files,
+                findings=self._findings,
+                is_owed=False,
+            )
             await self._wait_for_services(image)
-        except BaseException:
-            await self._end()
-            raise
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
         """Open a verifier's room; see Watched."""
@@ -458,7 +415,7 @@ class DockerEnvironment(ChangedContainer):
             scratch = open_run(root).open_session(self.session_id).directory
             self._scratch.append(scratch)
         else:
-            self._find(
+            self._warn(
                 FindingCode.ROOM_IN_PARTS,
                 "the tests could not rename files from one top-level directory to another: proctor "
                 "is not root on the engine's machine, so each of them was mounted separately",
@@ -471,7 +428,7 @@ class DockerEnvironment(ChangedContainer):
 
     async def _open_none(self, fresh: Sequence[str]) -> Environment:
         """Empty the directories `fresh`, because a room is not possible."""
-        self._find(
+        self._warn(
             FindingCode.VERIFIER_NOT_APART,
             "the verifier ran among the agent's processes: the Docker engine does not report where "
             "a container's files are, so its directories could only be emptied",
@@ -487,11 +444,3 @@ def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
     if not has_image or not environment_dir.is_dir() or (environment_dir / "Dockerfile").exists():
         return False
     return any(environment_dir.iterdir())
-
-
-async def _shell_of(image: Image, files: Files) -> str:
-    """Return the shell of an image, cached for all its containers."""
-    if image.id not in _SHELL_OF:
-        path = image.env.get("PATH", "")
-        _SHELL_OF[image.id] = await find_shell(image.pin, path, files.kind_of)
-    return _SHELL_OF[image.id]

@@ -16,16 +16,16 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from proctor.digest import sha256_file, sha256_hex
-from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.model_port import HOST
 from proctor.environments.docker.program import (
     end_call,
     explain,
+    lock_of,
+    name_choice,
     run_docker,
     start_docker,
 )
@@ -123,23 +123,19 @@ async def _prepare_named(name: str, logger: logging.Logger) -> Image:
         if key not in _KNOWN:
             if (image := await find_image(name)) is None:
                 logger.info("pulling %s", name)
-                await _pull(name)
+                try:
+                    await run_docker("pull", "--quiet", name, patience_sec=None)
+                except EngineError:
+                    raise
+                except DockerError as error:
+                    raise ImageError(
+                        f"docker_image {name}: not in the engine, and cannot be pulled: {error}"
+                    ) from error
                 image = await find_image(name)
             if image is None:
                 raise ImageError(f"docker_image {name}: was pulled, but is not in the engine")
             _KNOWN[key] = image
     return _KNOWN[key]
-
-
-async def _pull(name: str) -> None:
-    try:
-        await run_docker("pull", "--quiet", name, patience_sec=None)
-    except EngineError:
-        raise
-    except DockerError as error:
-        raise ImageError(
-            f"docker_image {name}: not in the engine, and cannot be pulled: {error}"
-        ) from error
 
 
 async def _prepare_built(build: _Build, name: str, logger: logging.Logger) -> Image:
@@ -182,18 +178,12 @@ async def _build(build: _Build, tag: str, logger: logging.Logger) -> None:
         text = said.decode(errors="replace")
         logger.info("docker build of %s:\n%s", tag, text)
     if code != 0:
-        await _remove_half(text)
+        made = _STEP.findall(text)
+        if made:
+            found = await run_docker("image", "inspect", made[-1], is_checked=False)
+            if found.code == 0 and not json.loads(found.out)[0].get("RepoTags"):
+                await run_docker("rmi", made[-1], is_checked=False)
         raise _failure_of(build.directory, without_escapes(text))
-
-
-async def _remove_half(said: str) -> None:
-    """Remove the last intermediate image of a failed build, unless it has a name."""
-    made = _STEP.findall(said)
-    if not made:
-        return
-    found = await run_docker("image", "inspect", made[-1], is_checked=False)
-    if found.code == 0 and not json.loads(found.out)[0].get("RepoTags"):
-        await run_docker("rmi", made[-1], is_checked=False)
 
 
 def _failure_of(directory: Path, said: str) -> Exception:
@@ -222,6 +212,11 @@ def parse_image(name: str, facts: Mapping[str, object]) -> Image:
     config = facts.get("Config")
     config = config if isinstance(config, dict) else {}
     pairs = [str(pair).partition("=") for pair in config.get("Env") or ()]
+    if not config.get("Healthcheck"):
+        check_of = None
+    else:
+        check = msgspec.convert(config["Healthcheck"], ImageCheck)
+        check_of = check.to_task(config["Shell"]) if config.get("Shell") else check.to_task()
     return Image(
         id=str(facts["Id"]),
         pin=_pin_of(name, facts),
@@ -230,15 +225,8 @@ def parse_image(name: str, facts: Mapping[str, object]) -> Image:
         user=str(config.get("User") or ""),
         has_volumes=bool(config.get("Volumes")),
         entrypoint=tuple(map(str, config.get("Entrypoint") or ())),
-        healthcheck=_check_of(config),
+        healthcheck=check_of,
     )
-
-
-def _check_of(config: Mapping[str, Any]) -> Healthcheck | None:
-    if not config.get("Healthcheck"):
-        return None
-    check = msgspec.convert(config["Healthcheck"], ImageCheck)
-    return check.to_task(config["Shell"]) if config.get("Shell") else check.to_task()
 
 
 def _pin_of(name: str, facts: Mapping[str, object]) -> str:

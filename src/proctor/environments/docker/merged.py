@@ -101,7 +101,15 @@ class MergedFiles:
         """
 
         def enter_and_act() -> Made:
-            _enter(self._root)
+            os.unshare(os.CLONE_FS)
+            try:
+                os.chroot(self._root)
+            except FileNotFoundError as error:
+                # The engine unmounts it when the container's first process ends.
+                raise ContainerDiedError(
+                    f"{self._root}: No such file or directory: its container ended"
+                ) from error
+            os.chdir("/")
             return action()
 
         try:
@@ -121,9 +129,7 @@ async def run_apart[Made](action: Callable[[], Made]) -> Made:
 
 
 def _act[Made](
-    action: Callable[[], Made],
-    loop: asyncio.AbstractEventLoop,
-    done: "asyncio.Future[Made]",
+    action: Callable[[], Made], loop: asyncio.AbstractEventLoop, done: "asyncio.Future[Made]"
 ) -> None:
     made: Made | None = None
     failed: BaseException | None = None
@@ -133,18 +139,6 @@ def _act[Made](
         failed = error
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_settle, done, made, failed)
-
-
-def _enter(root: str) -> None:
-    os.unshare(os.CLONE_FS)
-    try:
-        os.chroot(root)
-    except FileNotFoundError as error:
-        # The engine unmounts it when the container's first process ends.
-        raise ContainerDiedError(
-            f"{root}: No such file or directory: its container ended"
-        ) from error
-    os.chdir("/")
 
 
 def _settle(done: "asyncio.Future[Any]", made: object, failed: BaseException | None) -> None:

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from proctor.environments.forwarding import ModelPort
-from proctor.environments.sandbox.loopback import bring_loopback_up, listen_for_models
 from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.routes import bring_loopback_up, listen_for_models
 from proctor.errors import DockerError, UnsupportedError
 from proctor.sentence import reason_of
 

@@ -1,6 +1,7 @@
 """Calls the docker command line, and explains its errors."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -10,8 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
+from proctor.digest import sha256_hex
 from proctor.environments.sandbox.link import settled
+from proctor.environments.sandbox.locks import make_private
+from proctor.environments.sandbox.scratch import cache_directory
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.errors import ContainerDiedError, DockerError, EngineError
 
@@ -190,7 +195,11 @@ def _judge(words: Sequence[str], code: int, said: tuple[bytes, bytes], *, is_che
 
 def explain(command: str, said: str) -> DockerError:
     """Return the exception for an error message of the command line."""
-    text = _tidy(said)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
+    text = " ".join(kept).removeprefix("docker: ").removeprefix("Error response from daemon: ")
+    text = text.removesuffix(" Is the docker daemon running?")
+    text = text.removesuffix(".") if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"
     low = said.lower()
     if "permission denied" in low and ("socket" in low or "dial unix" in low):
         return EngineError(
@@ -211,10 +220,67 @@ def explain(command: str, said: str) -> DockerError:
     return kind(f"docker {command}: {text or 'failed without a message'}")
 
 
-def _tidy(said: str) -> str:
-    """Return an error message without hints for interactive use."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    kept = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
-    text = " ".join(kept).removeprefix("docker: ").removeprefix("Error response from daemon: ")
-    text = text.removesuffix(" Is the docker daemon running?")
-    return text.removesuffix(".") if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"
+# Finds the Docker engine, once per process, before anything is created
+
+
+BRIDGE = "bridge"
+_PATIENCE_SEC = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that answers."""
+
+    version: str
+    kernel: str
+    networks: frozenset[str]
+    """Names of its networks."""
+    is_mapped: bool
+    """Whether ids inside differ from those outside: rootless, or with user namespaces."""
+
+
+# Engines that were found, by the variables that select one.
+_KNOWN: dict[str, Engine] = {}
+
+
+async def find_engine() -> Engine:
+    """Return the engine that the docker program uses, cached."""
+    key = name_choice()
+    if key not in _KNOWN:
+        # First and alone, because it gives the best error if there is no engine.
+        server = await _load("version", "{{json .Server}}")
+        if not isinstance(server, dict):
+            raise EngineError("the Docker engine does not report its version; see docker version")
+        if server.get("Os") != "linux":
+            raise EngineError(
+                f"the Docker engine runs {server.get('Os')} containers; expected linux"
+            )
+        listed, options = await asyncio.gather(
+            run_docker("network", "ls", "--format", "{{.Name}}", patience_sec=_PATIENCE_SEC),
+            _load("info", "{{json .SecurityOptions}}"),
+        )
+        _KNOWN[key] = Engine(
+            version=str(server.get("Version", "unknown")),
+            kernel=str(server.get("KernelVersion", "unknown")),
+            networks=frozenset(listed.out.split()),
+            is_mapped=any(name in str(options) for name in ("name=rootless", "name=userns")),
+        )
+    return _KNOWN[key]
+
+
+def name_choice() -> str:
+    """Return the variables that select the engine, as a key."""
+    return "\n".join(
+        os.environ.get(name, "") for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG")
+    )
+
+
+def lock_of(name: str) -> Path:
+    """Return a file to lock while something of this name is made in the engine."""
+    directory = make_private(cache_directory() / "docker")
+    return directory / f"{sha256_hex(f'{name_choice()}\n{name}'.encode())[:24]}.lock"
+
+
+async def _load(command: str, template: str) -> object:
+    done = await run_docker(command, "--format", template, patience_sec=_PATIENCE_SEC)
+    return json.loads(done.out or "null")

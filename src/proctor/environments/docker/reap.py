@@ -15,13 +15,12 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from proctor.environments.docker.containers import ATTEMPT, OWNER, RUN, TRIAL, owner
+from proctor.environments.docker.copies import TarArchive
 from proctor.environments.docker.program import call_docker, find_docker
-from proctor.environments.docker.tar_archive import TarArchive
 from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.locks import locked, make_private
 from proctor.environments.sandbox.reap import Reaped
-from proctor.environments.sandbox.runs import parse_run_id
 from proctor.environments.sandbox.salvage import PLACES, salvage
 from proctor.environments.sandbox.scratch import (
     NOTE,
@@ -29,6 +28,7 @@ from proctor.environments.sandbox.scratch import (
     cache_directory,
     find_attempt,
     open_run,
+    parse_run_id,
     scratch_roots,
 )
 from proctor.environments.sandbox.scratch import make_private as make_scratch
@@ -79,12 +79,13 @@ def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
 def _find_left() -> Iterator[Left]:
     for run, facts in _find_dead(*_CONTAINERS):
         labels = facts["Config"]["Labels"]
+        device, _, inode = labels.get(ATTEMPT, "").partition(":")
         yield Left(
             id=facts["Id"],
             name=facts["Name"].lstrip("/"),
             run=run,
             trial=labels.get(TRIAL) or None,
-            attempt=_parse_attempt(labels.get(ATTEMPT, "")),
+            attempt=(int(device), int(inode)) if device.isdigit() and inode.isdigit() else None,
         )
 
 
@@ -117,11 +118,6 @@ def _reap_images(done: Reaped, *, dry_run: bool) -> None:
                 done.kept.append(f"image {facts['Id']}: cannot be removed: {removed.err.strip()}")
                 continue
         done.images.append(facts["Id"])
-
-
-def _parse_attempt(text: str) -> tuple[int, int] | None:
-    device, _, inode = text.partition(":")
-    return (int(device), int(inode)) if device.isdigit() and inode.isdigit() else None
 
 
 def bring_in(container: str, trial: Path) -> None:

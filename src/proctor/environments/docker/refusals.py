@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from proctor.environments.docker.engine import BRIDGE
 from proctor.environments.docker.model_port import check_can_forward
+from proctor.environments.docker.program import BRIDGE
 from proctor.environments.sandbox.refusals import check_hardware, find_refusals
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import EnvironmentConfig

@@ -38,11 +38,16 @@ from proctor.environments.docker.containers import (
     words_of_rights,
 )
 from proctor.environments.docker.copies import CopiedFiles
-from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.inside import Inside, Running
 from proctor.environments.docker.merged import MergedFiles, run_apart
-from proctor.environments.docker.program import explain, run_docker, run_docker_whole
+from proctor.environments.docker.program import (
+    explain,
+    lock_of,
+    name_choice,
+    run_docker,
+    run_docker_whole,
+)
 from proctor.environments.docker.whole_root import (
     PLACE,
     enter_whole_root,
@@ -150,22 +155,18 @@ async def list_there(merged: str, apart: Sequence[str], image: str, shell: str) 
             *("--entrypoint", shell, image, "-c", _LOOK, shell, *apart),
         )
         *fields, last, _ = ["", *listed.out.split("\0")]
-        top = _parse(fields)
+        bound, links = [], {}
+        waiting = iter(fields)
+        for field in waiting:
+            if field.startswith("l"):
+                links[field[1:]] = next(waiting, "")
+            elif field.startswith("b"):
+                bound.append(field[1:])
+        top = TopLevel(tuple(bound), links)
         # A container that ends at once may do so before docker is attached to its output.
         if last == f"{_END}{len(top.bound) + len(top.links)}":
             return top
     raise DockerError(f"{merged}: cannot be listed by a container")
-
-
-def _parse(fields: Sequence[str]) -> TopLevel:
-    bound, links = [], {}
-    waiting = iter(fields)
-    for field in waiting:
-        if field.startswith("l"):
-            links[field[1:]] = next(waiting, "")
-        elif field.startswith("b"):
-            bound.append(field[1:])
-    return TopLevel(tuple(bound), links)
 
 
 def words_of_binds(merged: str, top: TopLevel, fresh: Sequence[str]) -> Iterator[str]:

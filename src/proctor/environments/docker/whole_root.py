@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from proctor.environments.docker.etc_files import ETC_FILES
+from proctor.environments.docker.files import ETC_FILES
 from proctor.environments.sandbox.syscalls import (
     MS_BIND,
     MS_MOVE,
@@ -56,17 +56,13 @@ def guard_directories(pid: int, fresh: Sequence[str]) -> None:
         for depth in range(len(names)):
             one = "/" + "/".join(names[: depth + 1])
             if one not in mounted:
-                _guard(one)
+                with suppress(FileNotFoundError):
+                    if not stat.S_ISDIR(os.lstat(one).st_mode):
+                        Path(one).unlink()
+                with suppress(FileExistsError):
+                    Path(one).mkdir(0o755)
+                mount(one, one, flags=MS_BIND | MS_REC)
                 mounted.add(one)
-
-
-def _guard(path: str) -> None:
-    with suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            Path(path).unlink()
-    with suppress(FileExistsError):
-        Path(path).mkdir(0o755)
-    mount(path, path, flags=MS_BIND | MS_REC)
 
 
 def _list_mounted(pid: int) -> set[str]:

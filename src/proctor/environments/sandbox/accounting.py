@@ -273,9 +273,7 @@ def _describe_all(
     has_lists = is_hashing and image.dpkg.has_lists
     return [
         _change_of(
-            each,
-            ends.get(each.path, ""),
-            is_installed=has_lists and _is_installed(image, each),
+            each, ends.get(each.path, ""), is_installed=has_lists and _is_installed(image, each)
         )
         for each in entries
     ]

@@ -302,7 +302,9 @@ class Receiver:
         """
         for hole, data in self._parts():
             if data and (data[0] or data.strip(b"\0")):
-                _write_all(fd, data)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
             else:
                 os.ftruncate(fd, os.lseek(fd, hole + len(data), os.SEEK_CUR))
 
@@ -342,9 +344,3 @@ def _cut(size: int) -> Iterator[int]:
     while size:
         yield min(size, _PIECE)
         size -= min(size, _PIECE)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -27,15 +27,9 @@ import msgspec
 from proctor.environments.sandbox.archive import Limits
 from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
 from proctor.environments.sandbox.channel import Message, close_all, make_pair
-from proctor.environments.sandbox.link import Link, Questions, settled
+from proctor.environments.sandbox.link import Ends, Link, Questions, Router, settled
 from proctor.environments.sandbox.output import Finished, Hearing, Output
-from proctor.environments.sandbox.router import Ends, Router
-from proctor.environments.sandbox.transfer import (
-    PATIENCE_SEC,
-    explain_slow,
-    put_files,
-    take_files,
-)
+from proctor.environments.sandbox.transfer import PATIENCE_SEC, explain_slow, put_files, take_files
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SandboxDiedError, SandboxError, SlowTransferError
 from proctor.trial.environment import Process, SeenFile
@@ -118,10 +112,7 @@ class Box:
         return self._router.is_open
 
     async def run(
-        self,
-        command: Command,
-        timeout_sec: float | None = None,
-        hearing: Hearing | None = None,
+        self, command: Command, timeout_sec: float | None = None, hearing: Hearing | None = None
     ) -> Finished:
         """Run a command and wait for it, but not for processes it leaves in the background.
 

@@ -110,7 +110,11 @@ def copy_tree(source: str, target: str, selection: Selection = _ALL) -> None:
     while levels:
         name = next(levels[-1].names, None)
         if name is None:
-            _close(levels.pop())
+            level = levels.pop()
+            if not level.is_plain:
+                _give_looks(level.source, level.target)
+            os.close(level.source)
+            os.close(level.target)
             continue
         with suppress(*_MOVING):
             levels += _copy_entry(top, levels[-1], name, linked, selection)
@@ -120,20 +124,8 @@ def _open_level(path: str, source: int, target: int) -> _Level:
     return _Level(path, source, target, iter(os.listdir(source)))
 
 
-def _close(level: _Level) -> None:
-    """Set the metadata of a directory, after its last entry was written."""
-    if not level.is_plain:
-        _give_looks(level.source, level.target)
-    os.close(level.source)
-    os.close(level.target)
-
-
 def _copy_entry(
-    top: _Level,
-    level: _Level,
-    name: str,
-    linked: dict[tuple[int, int], str],
-    selection: Selection,
+    top: _Level, level: _Level, name: str, linked: dict[tuple[int, int], str], selection: Selection
 ) -> list[_Level]:
     """Copy one entry; return a directory, still empty, as a new level."""
     status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
@@ -149,10 +141,7 @@ def _copy_entry(
     known = status.st_dev, status.st_ino
     if selection.is_linking and stat.S_ISREG(status.st_mode):
         os.link(
-            *(name, name),
-            src_dir_fd=level.source,
-            dst_dir_fd=level.target,
-            follow_symlinks=False,
+            *(name, name), src_dir_fd=level.source, dst_dir_fd=level.target, follow_symlinks=False
         )
     elif known in linked:
         os.link(

@@ -14,7 +14,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.environments.running import DEVICES, MOST_DEVICES, has_files_in_memory
+from proctor.environments.image_config import find_shell
+from proctor.environments.running import (
+    DEVICES,
+    MOST_DEVICES,
+    StartedEnvironment,
+    has_files_in_memory,
+)
 from proctor.environments.sandbox.accounting import (
     changes_in_memory,
     find_surroundings,
@@ -22,10 +28,16 @@ from proctor.environments.sandbox.accounting import (
 )
 from proctor.environments.sandbox.blueprint import Command, Network
 from proctor.environments.sandbox.box import Box, shared_zygote
-from proctor.environments.sandbox.changes import LayeredChanges
+from proctor.environments.sandbox.changes import LayeredChanges, give_back, lookup_of
 from proctor.environments.sandbox.host_ports import OPTION, check_can_open, host_ports_of
-from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
-from proctor.environments.sandbox.keeping import give_back, lookup_of
+from proctor.environments.sandbox.inside import (
+    Inside,
+    Room,
+    Running,
+    check_user,
+    find_service,
+    start_service,
+)
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.mapped import run_mapped
 from proctor.environments.sandbox.network import choose_network, connect
@@ -36,15 +48,13 @@ from proctor.environments.sandbox.refusals import check_order
 from proctor.environments.sandbox.roots.build import Root, build_root
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
-from proctor.environments.sandbox.services import find_service, start_service
 from proctor.environments.sandbox.slots import KEPT_STATES, Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
-from proctor.environments.shells import find_shell
-from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
+from proctor.environments.tools import Lookup, is_touched
 from proctor.errors import SandboxError, UnsupportedError
 from proctor.trial.changes import Change, LeftOut, Surroundings
 from proctor.trial.environment import ChangedFile, EnvironmentOrder, Process, Snapshot
-from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.finding import FindingCode
 from proctor.trial.inside import run_healthcheck
 from proctor.trial.paths import INSIDE, TrialPaths
 
@@ -104,11 +114,6 @@ async def clean_parts(
     return _lay(slot.root, clones)
 
 
-async def drop_clean(slot: Slot) -> None:
-    """Delete the files of a clean room."""
-    await asyncio.to_thread(delete_session, slot.session.directory / _CLEAN)
-
-
 async def _empty_place(slot: Slot, name: str) -> Path:
     place = slot.session.directory / name
     await asyncio.to_thread(delete_session, place)
@@ -121,7 +126,6 @@ def _lay(root: Parts, tops: list[str]) -> Parts:
 
 
 _DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
-_PHASE = "setup"
 _GET_A_SHELL = ": import an image that has it, or install one there and import it again"
 # Shell of each root, found once per process.
 _SHELL_OF: dict[Parts, str] = {}
@@ -129,8 +133,10 @@ _SHELL_OF: dict[Parts, str] = {}
 _WITH_WORKDIR: set[tuple[Parts, str]] = set()
 
 
-class SandboxEnvironment(Inside):
+class SandboxEnvironment(Inside, StartedEnvironment):
     """A sandbox of our own: Linux namespaces over an overlay file system."""
+
+    _backend = "sandbox"
 
     def __init__(self, order: EnvironmentOrder) -> None:
         """Take the trial's options; the kwarg `base` names the root file system, default `host`."""
@@ -139,38 +145,13 @@ class SandboxEnvironment(Inside):
         self._limits = limits_of(order.config, order.task_env_config)
         self._choice = choose_network(order.network)
         self._host_ports = host_ports_of(order.config.kwargs)
-        self._findings: list[Finding] = []
-        self._snapshot: Snapshot | None = None
         self._held = Held()
-        self._ending: asyncio.Task[None] | None = None
         self._frozen: Parts | None = None
         # Bytes that were written, if they were counted.
         self._n_written: int | None = None
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """Image and backend; unknown before start."""
-        return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="sandbox")
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """Findings so far."""
-        return tuple(self._findings)
-
-    async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Build the root if needed, and start the sandbox.
-
-        Raises:
-            SandboxError, ImageError, UnsupportedError: it cannot be started.
-        """
-        self._held, self._ending = Held(), None
-        try:
-            await self._start(force_build=force_build)
-        except BaseException:
-            await self._end()
-            raise
-
     async def _start(self, *, force_build: bool) -> None:
+        self._held = Held()
         order, zygote = self._order, await shared_zygote()
         pool = pool_of(zygote)
         if pool.place.note:
@@ -183,7 +164,21 @@ class SandboxEnvironment(Inside):
             spawn=zygote.spawn,
             force=force_build,
         )
-        self._record_root(root)
+        self._findings += root.findings
+        for note in (*(finding.message for finding in root.findings), *root.notes):
+            self._order.logger.warning(note)
+        check_user(root.user, only_root=self._only_root)
+        tools = {"kernel": platform.release()}
+        self._snapshot = Snapshot(root.pin, "sandbox", tools)
+        if not is_all_powerful() and (usr := _find_hosts_usr(root.parts)):
+            message = (
+                "/usr is read-only, so no package can be installed: it is the host's, and this "
+                "user is not root; pass --base with an imported image to have a writable one"
+            )
+            self._warn(FindingCode.USR_READ_ONLY, message, directory=usr)
+        if reason := self._choice.shared_because:
+            message = f"the environment used the host's network: {reason}"
+            self._warn(FindingCode.NETWORK_SHARED, message, reason=reason)
         network = self._choice.network
         bound = self._host_ports if network in (Network.SLIRP, Network.PASTA) else ()
         request = PoolRequest(
@@ -207,7 +202,12 @@ class SandboxEnvironment(Inside):
         self._report_limits(self._held.groups.missing)
         self._report_shared_ids(self._held.ids_shared)
         if self._held.unlimited:
-            self._find_storage_unlimited(self._held.unlimited)
+            limit = f"storage_mb = {self._limits.storage_mb}"
+            message = f"{limit} is not enforced: {self._held.unlimited}"
+            # Every task of some benchmarks asks for it, so it is no warning.
+            self._order.logger.info(message)
+            reason = self._held.unlimited
+            self._note(FindingCode.STORAGE_NOT_ENFORCED, message, limit=limit, reason=reason)
         slot.session.write_note(self.session_id, self.trial_paths.trial_dir, slot.uppers)
         return box, slot.session
 
@@ -217,19 +217,6 @@ class SandboxEnvironment(Inside):
             raise SandboxError(f"{self.session_id}: the sandbox was not made")
         return held.box, held.slot
 
-    def _record_root(self, root: Root) -> None:
-        """Record the findings about the root, and check that its user can exist."""
-        self._findings += root.findings
-        for note in (*(finding.message for finding in root.findings), *root.notes):
-            self._order.logger.warning(note)
-        check_user(root.user, only_root=self._only_root)
-        tools = {"kernel": platform.release()}
-        self._snapshot = Snapshot(root.pin, "sandbox", tools)
-        if not is_all_powerful() and (usr := _find_hosts_usr(root.parts)):
-            self._find_usr_read_only(usr)
-        if self._choice.shared_because:
-            self._find_network_shared(self._choice.shared_because)
-
     @property
     def _only_root(self) -> bool:
         return not is_all_powerful() and not find_subordinate_ids()
@@ -237,7 +224,10 @@ class SandboxEnvironment(Inside):
     def _report_limits(self, missing: dict[str, str]) -> None:
         asked = {name: text for name, text in self._limits.wanted.items() if name in missing}
         if asked:
-            self._find_limits_missing(asked, missing)
+            for controller, text in asked.items():
+                reason = missing[controller]
+                message = f"{text} is not enforced: {reason}"
+                self._warn(FindingCode.LIMITS_NOT_ENFORCED, message, limit=text, reason=reason)
         elif missing and is_all_powerful():
             reason = next(iter(missing.values()))
             self._order.logger.info("the number of processes is not limited: %s", reason)
@@ -246,15 +236,20 @@ class SandboxEnvironment(Inside):
         # On the host's network there is a finding about that already, which includes this.
         if reason and self._choice.network is not Network.HOST:
             message = f"users of the sandbox had the host's own ids: {reason}"
-            self._order.logger.warning(message)
-            self._findings.append(_finding(FindingCode.IDS_SHARED, message, {"reason": reason}))
+            self._warn(FindingCode.IDS_SHARED, message, reason=reason)
 
     async def _prepare(self, root: Root, box: Box) -> None:
         """Find the shell and create the working directory."""
-        shell = await _shell_of(root, box)
+        if root.parts not in _SHELL_OF:
+            path = root.env.get("PATH", "")
+            _SHELL_OF[root.parts] = await find_shell(root.pin, path, box.kind_of, _GET_A_SHELL)
+        shell = _SHELL_OF[root.parts]
         workdir = self._order.task_env_config.workdir or root.workdir or "/"
         if not await _is_there(root, workdir, box):
-            await _make_workdir(box, workdir)
+            done = await box.run(Command(("mkdir", "-p", "--", workdir), "/"))
+            if done.return_code != 0:
+                said = done.output.decode(errors="replace").strip()
+                raise SandboxError(f"workdir {workdir} cannot be created in the sandbox: {said}")
         self._running = Running(
             box=box,
             shell=shell,
@@ -282,38 +277,6 @@ class SandboxEnvironment(Inside):
         if now.service is not None:
             await now.box.note_services()
 
-    def _find_usr_read_only(self, usr: str) -> None:
-        message = (
-            "/usr is read-only, so no package can be installed: it is the host's, and this user is "
-            "not root; pass --base with an imported image to have a writable one"
-        )
-        self._order.logger.warning(message)
-        self._findings.append(_finding(FindingCode.USR_READ_ONLY, message, {"directory": usr}))
-
-    def _find_network_shared(self, reason: str) -> None:
-        message = f"the environment used the host's network: {reason}"
-        self._order.logger.warning(message)
-        self._findings.append(_finding(FindingCode.NETWORK_SHARED, message, {"reason": reason}))
-
-    def _find_limits_missing(self, asked: dict[str, str], missing: dict[str, str]) -> None:
-        for controller, text in asked.items():
-            message = f"{text} is not enforced: {missing[controller]}"
-            self._order.logger.warning(message)
-            detail: dict[str, object] = {"limit": text, "reason": missing[controller]}
-            self._findings.append(_finding(FindingCode.LIMITS_NOT_ENFORCED, message, detail))
-
-    def _find_storage_unlimited(self, reason: str) -> None:
-        limit = f"storage_mb = {self._limits.storage_mb}"
-        # Every task of some benchmarks asks for it, so it is no warning.
-        self._order.logger.info("%s is not enforced: %s", limit, reason)
-        self._findings.append(
-            _finding(
-                FindingCode.STORAGE_NOT_ENFORCED,
-                f"{limit} is not enforced: {reason}",
-                {"limit": limit, "reason": reason},
-            )
-        )
-
     async def open_host_ports(self) -> None:
         """Let programs inside reach the host ports that the job names; see Relaying.
 
@@ -331,7 +294,10 @@ class SandboxEnvironment(Inside):
         check_can_open(ports, self._choice.shared_because)
         if relay is None:
             raise SandboxError(f"{self.session_id}: the sandbox does not run: start it first")
-        self._find_ports_open()
+        code, named = FindingCode.HOST_PORTS_OPEN, list(map(str, ports))
+        if not any(finding.code is code for finding in self._findings):
+            message = f"the agent could reach {', '.join(named)} on the host: {OPTION}"
+            self._note(code, message, ports=named)
         for problem in relay.open():
             self._order.logger.warning(problem)
 
@@ -354,16 +320,6 @@ class SandboxEnvironment(Inside):
         """End connections to the model gateway; see ModelReaching."""
         if self._held.model_port is not None:
             await self._held.model_port.close()
-
-    def _find_ports_open(self) -> None:
-        code, ports = FindingCode.HOST_PORTS_OPEN, list(map(str, self._host_ports))
-        if not any(finding.code is code for finding in self._findings):
-            message = f"the agent could reach {', '.join(ports)} on the host: {OPTION}"
-            self._findings.append(_finding(code, message, {"ports": ports}))
-
-    async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """End all processes, and release the scratch. No files are kept, whatever `delete` says."""
-        await self._end()
 
     async def _end(self) -> None:
         """End the sandbox once; a cancelled caller does not interrupt this."""
@@ -445,7 +401,7 @@ class SandboxEnvironment(Inside):
         if self._frozen is None:
             raise SandboxError(f"{self.session_id}: no state of this sandbox was kept")
         if self._held.slot is not None:
-            await drop_clean(self._held.slot)
+            await asyncio.to_thread(delete_session, self._held.slot.session.directory / _CLEAN)
         other = SandboxEnvironment(replace(self._order, trial_paths=paths))
         await other.start_like(self._now(), self._frozen)
         return other
@@ -465,47 +421,27 @@ class SandboxEnvironment(Inside):
             is_frozen=True,
         )
         held = self._held = Held()
-        try:
+        async with self._ended_on_error():
             await pool_of(await shared_zygote()).hold_new(request, self.session_id, held)
             box, slot = self._check_made()
             self._report_shared_ids(held.ids_shared)
             held.connection = await connect(
                 request.network, box.pid, box.namespaces, slot.session.directory
             )
-        except BaseException:
-            await self._end()
-            raise
-        self._running = replace(model, box=box, findings=self._findings, is_owed=False)
-        try:
+            self._running = replace(model, box=box, findings=self._findings, is_owed=False)
             await self._start_services()
-        except BaseException:
-            await self._end()
-            raise
-
-    async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """Find system tools that the agent changed; see ToolRestoring."""
-        changes, lookup = self._changes(), self._lookup()
-        if not is_touched(changes, lookup):
-            return ()
-        return await asyncio.to_thread(find_changed_tools, changes, lookup)
 
     async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
         """Restore the image's tools for the tests; see ToolRestoring."""
         await give_back(self._now().box, self._changes(), changed)
 
-    async def mark_tools(self) -> Mapping[str, str]:
-        """Return marks of the image's tools that were rewritten; see ToolRestoring."""
-        changes, lookup = self._changes(), self._lookup()
-        if not is_touched(changes, lookup):
-            return {}
-        return await asyncio.to_thread(mark_tools, changes, lookup)
-
     def _changes(self) -> LayeredChanges:
         return LayeredChanges(self._held.slot.parts if self._held.slot else ())
 
-    def _lookup(self) -> Lookup:
-        now = self._now()
-        return lookup_of(now.env, now.workdir)
+    def _look_at_tools(self) -> tuple[LayeredChanges, Lookup] | None:
+        now, changes = self._now(), self._changes()
+        lookup = lookup_of(now.env, now.workdir)
+        return (changes, lookup) if is_touched(changes, lookup) else None
 
 
 def _find_hosts_usr(parts: Parts) -> str | None:
@@ -522,22 +458,3 @@ async def _is_there(root: Root, workdir: str, box: Box) -> bool:
             return False
         _WITH_WORKDIR.add(known)
     return True
-
-
-async def _make_workdir(box: Box, workdir: str) -> None:
-    done = await box.run(Command(("mkdir", "-p", "--", workdir), "/"))
-    if done.return_code != 0:
-        said = done.output.decode(errors="replace").strip()
-        raise SandboxError(f"workdir {workdir} cannot be created in the sandbox: {said}")
-
-
-async def _shell_of(root: Root, box: Box) -> str:
-    """Return the shell of a root, cached for all sandboxes with that root."""
-    if root.parts not in _SHELL_OF:
-        path = root.env.get("PATH", "")
-        _SHELL_OF[root.parts] = await find_shell(root.pin, path, box.kind_of, _GET_A_SHELL)
-    return _SHELL_OF[root.parts]
-
-
-def _finding(code: FindingCode, message: str, detail: dict[str, object]) -> Finding:
-    return Finding(code=code, phase=_PHASE, message=message, detail=detail)

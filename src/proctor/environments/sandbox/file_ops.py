@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Any
 
 from proctor.digest import sha256_start
 from proctor.environments.sandbox import tar_ops
@@ -38,7 +38,9 @@ _MOST_PROCESSES = 10_000
 
 def _put(request: dict[str, Any], files: list[int]) -> Message:
     """Unpack an archive at a path; a small one is in the request."""
-    with _open_archive(request, files) as stream:
+    with (
+        os.fdopen(files.pop(0), "rb", _PIECE) if files else BytesIO(as_bytes(request["archive"]))
+    ) as stream:
         receiver, target = Receiver(stream), str(request["target"])
         for entry in receiver.entries():
             if entry.name:
@@ -50,12 +52,6 @@ def _put(request: dict[str, Any], files: list[int]) -> Message:
                 path = _place_of_file(target, str(request["name"]))
             _put_entry(receiver, entry, path)
     return {}
-
-
-def _open_archive(request: dict[str, Any], files: list[int]) -> BinaryIO:
-    if files:
-        return os.fdopen(files.pop(0), "rb", _PIECE)
-    return BytesIO(as_bytes(request["archive"]))
 
 
 def _place_of_file(target: str, name: str) -> str:
@@ -199,7 +195,9 @@ def _describe(pid: int, lister: Lister) -> list[tuple[int, int, Facts]]:
     place = find_living(pid, fields)
     if place is None:
         return []
-    user, group = _owner_of(place)
+    with open(f"{place}/status", "rb") as file:
+        ids = {line[:4]: int(line.split()[1]) for line in file if line[:4] in (b"Uid:", b"Gid:")}
+    user, group = ids[b"Uid:"], ids[b"Gid:"]
     # Without CAP_SYS_PTRACE, the kernel shows executables and open files only to their user.
     set_file_ids(user, group)
     try:
@@ -208,13 +206,6 @@ def _describe(pid: int, lister: Lister) -> list[tuple[int, int, Facts]]:
         set_file_ids(0, 0)
         # Again, because a change of ids can reset it.
         prctl(PR_SET_DUMPABLE, 0)
-
-
-def _owner_of(place: str) -> tuple[int, int]:
-    """Return the real user and group of a process."""
-    with open(f"{place}/status", "rb") as file:
-        ids = {line[:4]: int(line.split()[1]) for line in file if line[:4] in (b"Uid:", b"Gid:")}
-    return ids[b"Uid:"], ids[b"Gid:"]
 
 
 OPERATIONS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {

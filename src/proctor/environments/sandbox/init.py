@@ -19,10 +19,13 @@ from typing import Any
 
 from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, make_pair, receive, send
-from proctor.environments.sandbox.command import become_command, prepare_launches
-from proctor.environments.sandbox.inherited import Inherited, read_inherited
-from proctor.environments.sandbox.pausing import Holder
-from proctor.environments.sandbox.processes import find_living, read_stat
+from proctor.environments.sandbox.command import (
+    Inherited,
+    become_command,
+    prepare_launches,
+    read_inherited,
+)
+from proctor.environments.sandbox.processes import Holder, find_living, read_stat
 from proctor.environments.sandbox.rootfs import Root
 from proctor.environments.sandbox.syscalls import (
     PR_SET_DUMPABLE,
@@ -236,19 +239,21 @@ def serve(init: Init, line: socket.socket) -> None:
         if init.wakeup in ready:
             os.read(init.wakeup, 4096)
         _reap(init)
-        _push_ends(init)
-        _read_workers(init, ready)
+        for job in [job for job in init.jobs.values() if job.deadline is not None]:
+            if not is_alive(job.pid):
+                # It may never be reaped here: a traced process is reaped by its tracer first.
+                job.code = _KILLED if job.code is None else job.code
+                _finish(init, job)
+            elif job.deadline is not None and time.monotonic() >= job.deadline:
+                signal_group(job.pid, signal.SIGKILL)
+        for worker in list(init.workers.values()):
+            if worker.line.fileno() in ready and not _read_worker(init, worker):
+                _stop_worker(init, worker.pid)
         if init.channel.fileno() in ready:
             received = receive(init.channel)
             if received is None:
                 return
             _answer(init, *received)
-
-
-def _read_workers(init: Init, ready: set[int]) -> None:
-    for worker in list(init.workers.values()):
-        if worker.line.fileno() in ready and not _read_worker(init, worker):
-            _stop_worker(init, worker.pid)
 
 
 def _read_worker(init: Init, worker: Worker) -> bool:
@@ -363,17 +368,6 @@ def _finish(init: Init, job: Job) -> None:
     elif job.code != 0:
         # An operation that succeeded has sent its own answer.
         send(init.channel, {"id": job.id, "error": f"the process for it ended with {job.code}"})
-
-
-def _push_ends(init: Init) -> None:
-    """Kill groups whose grace period is over, and report those that are dead."""
-    for job in [job for job in init.jobs.values() if job.deadline is not None]:
-        if not is_alive(job.pid):
-            # It may never be reaped here: a traced process is reaped by its tracer first.
-            job.code = _KILLED if job.code is None else job.code
-            _finish(init, job)
-        elif job.deadline is not None and time.monotonic() >= job.deadline:
-            signal_group(job.pid, signal.SIGKILL)
 
 
 def _answer(init: Init, request: Message, files: list[int]) -> None:

@@ -106,7 +106,9 @@ def find_hierarchies(
             membership = Path("/proc/self/cgroup").read_text(encoding="utf-8")
         except OSError:
             return []
-    homes = _parse_membership(membership)
+    # Controllers, empty for version 2, and our group's path.
+    fields = [line.split(":", 2) for line in membership.splitlines() if line.count(":") >= 2]
+    homes = [(set(filter(None, keys.split(","))), path) for _, keys, path in fields]
     found: list[Hierarchy] = []
     for mount in mounts:
         names = tuple(name for name in CONTROLLERS if name in mount.options.split(","))
@@ -119,12 +121,6 @@ def find_hierarchies(
             home = next((path for keys, path in homes if not keys), "/")
             found += _find_v2(mount, home, taken)
     return found
-
-
-def _parse_membership(text: str) -> list[tuple[set[str], str]]:
-    """Parse /proc/self/cgroup: controllers, empty for version 2, and our group's path."""
-    fields = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
-    return [(set(filter(None, keys.split(","))), path) for _, keys, path in fields]
 
 
 def _below(mount: Mount, path: str) -> Path:
@@ -245,19 +241,15 @@ def remove_group(directory: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        _kill_all(directory)
+        # Atomically if the kernel can, or else one by one.
+        try:
+            # Version 2 has it since Linux 5.14. It is atomic: a fork cannot escape it.
+            (directory / "cgroup.kill").write_text("1", encoding="utf-8")
+        except OSError:
+            for pid in map(int, _read_words(directory / "cgroup.procs")):
+                # 0 is a process of another pid namespace; to kill(), it would mean our own group.
+                if pid > 0:
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
         return False
     return True
-
-
-def _kill_all(directory: Path) -> None:
-    """Kill the processes in a group: atomically if the kernel can, or else one by one."""
-    try:
-        # Version 2 has it since Linux 5.14. It is atomic: a fork cannot escape it.
-        (directory / "cgroup.kill").write_text("1", encoding="utf-8")
-    except OSError:
-        for pid in map(int, _read_words(directory / "cgroup.procs")):
-            # 0 is a process of another pid namespace; to kill(), it would mean our own group.
-            if pid > 0:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)

@@ -91,18 +91,15 @@ def hold(path: Path) -> bool:
         fd = _open(path)
         # Shared: any number of processes may use it, but a remover needs an exclusive lock.
         fcntl.flock(fd, fcntl.LOCK_SH)
-        if _is_at(fd, path):
+        try:
+            is_at = os.path.samestat(os.fstat(fd), path.stat())
+        except FileNotFoundError:
+            is_at = False
+        if is_at:
             _HELD[key] = fd
             return True
         # It was removed while this waited for the remover's lock.
         os.close(fd)
-
-
-def _is_at(fd: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def release(path: Path) -> None:

@@ -25,7 +25,7 @@ from proctor.environments.sandbox.mapped_work import (
     describe_fault,
 )
 from proctor.environments.sandbox.privileges import is_all_powerful
-from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids, write_id_maps
+from proctor.environments.sandbox.subordinate import find_subordinate_ids, write_id_maps
 from proctor.errors import SandboxError, StateTooLargeError
 
 _LONGEST_SEC = 600
@@ -69,7 +69,9 @@ async def _run_apart(job: bytes) -> Any:
     )
     try:
         async with asyncio.timeout(_LONGEST_SEC):
-            done, said = await _attend(child, ids, job)
+            if ids and child.stdout is not None and await child.stdout.readline():
+                await asyncio.to_thread(write_id_maps, child.pid, ids)
+            done, said = await child.communicate(b"\n" + job)
     except TimeoutError as error:
         raise SandboxError(f"timed out after {_LONGEST_SEC} seconds") from error
     finally:
@@ -82,10 +84,3 @@ async def _run_apart(job: bytes) -> Any:
             raise StateTooLargeError(last)
         raise SandboxError(last or f"the child process ended with {child.returncode}")
     return json.loads(done)
-
-
-async def _attend(child: asyncio.subprocess.Process, ids: IdMap, job: bytes) -> tuple[bytes, bytes]:
-    """Map the child's ids if needed, send its job, and wait for its end."""
-    if ids and child.stdout is not None and await child.stdout.readline():
-        await asyncio.to_thread(write_id_maps, child.pid, ids)
-    return await child.communicate(b"\n" + job)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proctor.environments.sandbox.copying import Selection, TooLargeError, copy_tree, copy_trees
-from proctor.environments.sandbox.identity import map_self
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
+from proctor.environments.sandbox.users import map_self
 from proctor.environments.sandbox.walk import Layers, Limits, list_written
 
 AS_ROOT, MAP_SELF, MAPPED = "root", "self", "mapped"

@@ -146,7 +146,14 @@ class Connection:
         self._process = await _start(
             watched, self._session, pass_fds=namespaces, stdin=self._pipe[0]
         )
-        return await _wait_for_route(pid, self._process)
+        # Pasta does not report that it is ready.
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PATIENCE_SEC
+        while not _has_way_out(pid):
+            if self._process.returncode is not None or loop.time() > until:
+                return False
+            await asyncio.sleep(0.002)
+        return True
 
     async def close(self) -> None:
         """End the helper.
@@ -222,17 +229,6 @@ async def _read_soon(fd: int) -> bytes:
         return b""
     finally:
         loop.remove_reader(fd)
-
-
-async def _wait_for_route(pid: int, process: asyncio.subprocess.Process) -> bool:
-    """Wait until the sandbox has a default route: pasta does not report that it is ready."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + _PATIENCE_SEC
-    while not _has_way_out(pid):
-        if process.returncode is not None or loop.time() > until:
-            return False
-        await asyncio.sleep(0.002)
-    return True
 
 
 def _has_way_out(pid: int) -> bool:

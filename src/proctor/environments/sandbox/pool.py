@@ -10,7 +10,7 @@ third probably does too, and its sandbox is made while they run. It contains not
 import asyncio
 import time
 import weakref
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -159,7 +159,11 @@ class SandboxPool:
             try:
                 await self._make(request, name, held, has_ids=True)
             except SandboxError as error:
-                await self._undo(held)
+                await remove_groups(held.groups.directories)
+                held.groups = Groups((), {})
+                if held.slot is not None:
+                    self._slots.drop(held.slot)
+                    held.slot = None
                 # Not every kernel and file system can map ids. Sharing the host's is reported as a
                 # finding.
                 held.ids_shared = str(error).rpartition("could not be built: ")[2]
@@ -218,14 +222,6 @@ class SandboxPool:
                 held.unlimited = str(error)
         return take()
 
-    async def _undo(self, held: Held) -> None:
-        """Undo what was made for a sandbox that could not be built."""
-        await remove_groups(held.groups.directories)
-        held.groups = Groups((), {})
-        if held.slot is not None:
-            self._slots.drop(held.slot)
-            held.slot = None
-
     async def hold_ready(self, request: PoolRequest) -> Held | None:
         """Return the sandbox that was made ahead, or None."""
         if self._ready is None or self._ready[0] != request:
@@ -270,7 +266,10 @@ class SandboxPool:
         if self._ready is not None and self._ready[1].done() and not self._ready[1].cancelled():
             held = self._ready[1].result()
             if held is not None and held.slot is not None:
-                _remove_dead(held.groups.directories)
+                until = time.monotonic() + _PATIENCE_SEC
+                for group in held.groups.directories:
+                    while not remove_group(Path(group)) and time.monotonic() < until:
+                        time.sleep(0.001)
                 self._slots.drop(held.slot)
         self._slots.close()
 
@@ -280,13 +279,6 @@ def why_ids_shared(network: Network) -> str | None:
     if network is Network.HOST:
         return "only the host's root may listen on ports below 1024 of the host's network"
     return None
-
-
-def _remove_dead(groups: Sequence[str]) -> None:
-    until = time.monotonic() + _PATIENCE_SEC
-    for group in groups:
-        while not remove_group(Path(group)) and time.monotonic() < until:
-            time.sleep(0.001)
 
 
 # Keeps references: asyncio may garbage-collect a task that nothing refers to.

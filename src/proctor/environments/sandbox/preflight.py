@@ -13,7 +13,7 @@ from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.refusals import check_options
 from proctor.environments.sandbox.roots.builders import check_builder
 from proctor.environments.sandbox.roots.images import ImageStore
-from proctor.environments.sandbox.scratch import Session, find_place, open_run
+from proctor.environments.sandbox.scratch import find_place, open_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import SandboxError
 from proctor.harbor.configs import HOST_BASE, EnvironmentConfig
@@ -40,7 +40,18 @@ async def check_machine() -> None:
     session = run.open_session("preflight")
     try:
         zygote = await shared_zygote()
-        box = await zygote.spawn(_draw(session))
+        below = session.directory / "empty"
+        below.mkdir(mode=0o755)
+        upper, work = session.add_part(0, below)
+        box = await zygote.spawn(
+            Blueprint(
+                session="preflight",
+                root=str(session.root),
+                parts=(Part("/", (str(below),), str(upper), str(work)),),
+                network=Network.NONE,
+                subordinate=find_subordinate_ids(),
+            )
+        )
         await box.kill()
     except SandboxError as error:
         # Without the name of the test sandbox, which means nothing to the user.
@@ -52,16 +63,3 @@ async def check_machine() -> None:
         ) from error
     finally:
         await asyncio.to_thread(delete_session, session.directory)
-
-
-def _draw(session: Session) -> Blueprint:
-    below = session.directory / "empty"
-    below.mkdir(mode=0o755)
-    upper, work = session.add_part(0, below)
-    return Blueprint(
-        session="preflight",
-        root=str(session.root),
-        parts=(Part("/", (str(below),), str(upper), str(work)),),
-        network=Network.NONE,
-        subordinate=find_subordinate_ids(),
-    )

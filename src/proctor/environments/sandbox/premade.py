@@ -17,13 +17,7 @@ from dataclasses import replace
 
 from proctor.environments.sandbox.blueprint import Blueprint, Part
 from proctor.environments.sandbox.channel import close_all
-from proctor.environments.sandbox.rootfs import (
-    DEVICES_OPTIONS,
-    PLAIN,
-    Premade,
-    make_nodes,
-    step,
-)
+from proctor.environments.sandbox.rootfs import DEVICES_OPTIONS, PLAIN, Premade, make_nodes, step
 from proctor.environments.sandbox.syscalls import (
     MS_NOEXEC,
     MS_NOSUID,
@@ -74,7 +68,20 @@ def _make_part(blueprint: Blueprint, number: int, part: Part, namespace: int) ->
     if part.mounted in _MOUNTED:
         with step(f"copying the overlay on {part.target}"):
             return _clone(part.mounted)
-    mapped = _map_part(blueprint.layers, number, part, namespace)
+    # Overlayfs requires upper and work directory in one mount.
+    above = os.path.dirname(part.upper)
+    with step(f"mapping the owners of files in {above}", _HINT):
+        both = _mount_mapped(above, f"{blueprint.layers}/{number}", namespace)
+    lowers = []
+    for n, lower in enumerate(part.lowers):
+        with step(f"mapping the owners of files in {lower}", _HINT):
+            lowers.append(_mount_mapped(lower, f"{blueprint.layers}/{number}.{n}", namespace))
+    mapped = replace(
+        part,
+        lowers=tuple(lowers),
+        upper=f"{both}/{os.path.basename(part.upper)}",
+        work=f"{both}/{os.path.basename(part.work)}",
+    )
     with step(f"mounting an overlay on {part.target}"):
         overlay = _make_overlay(mapped, blueprint.first_id)
         if not part.mounted:
@@ -85,23 +92,6 @@ def _make_part(blueprint: Blueprint, number: int, part: Part, namespace: int) ->
             return clone_tree(overlay)
         finally:
             os.close(overlay)
-
-
-def _map_part(places: str, number: int, part: Part, namespace: int) -> Part:
-    """Map the layers of a part; overlayfs requires upper and work directory in one mount."""
-    above = os.path.dirname(part.upper)
-    with step(f"mapping the owners of files in {above}", _HINT):
-        both = _mount_mapped(above, f"{places}/{number}", namespace)
-    lowers = []
-    for n, lower in enumerate(part.lowers):
-        with step(f"mapping the owners of files in {lower}", _HINT):
-            lowers.append(_mount_mapped(lower, f"{places}/{number}.{n}", namespace))
-    return replace(
-        part,
-        lowers=tuple(lowers),
-        upper=f"{both}/{os.path.basename(part.upper)}",
-        work=f"{both}/{os.path.basename(part.work)}",
-    )
 
 
 def _mount_mapped(directory: str, place: str, namespace: int) -> str:

@@ -48,7 +48,15 @@ def take_range() -> Range:
         SandboxError: none is free, or the files that list users cannot be read.
     """
     try:
-        usable = _find_usable()
+        usable = set(range(_N_RANGES))
+        for path in _MAPS:
+            # A container may have only a part of the machine's ids.
+            lines = [tuple(map(int, line.split())) for line in path.read_text("ascii").splitlines()]
+            usable &= {n for inside, _, count in lines for n in _inside(inside, count)}
+        for path in _USERS:
+            if path.exists():
+                for line in path.read_text("utf-8", "replace").splitlines():
+                    usable -= _given(path.name, line.split(":"))
         lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SandboxError(f"no ids of its own: {error.filename}: {reason_of(error)}") from error
@@ -70,20 +78,6 @@ def _is_locked(lock: int, number: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _find_usable() -> set[int]:
-    """Return the ranges that are mapped here and contain no id of a user or of /etc/subuid."""
-    usable = set(range(_N_RANGES))
-    for path in _MAPS:
-        # A container may have only a part of the machine's ids.
-        lines = [tuple(map(int, line.split())) for line in path.read_text("ascii").splitlines()]
-        usable &= {n for inside, _, count in lines for n in _inside(inside, count)}
-    for path in _USERS:
-        if path.exists():
-            for line in path.read_text("utf-8", "replace").splitlines():
-                usable -= _given(path.name, line.split(":"))
-    return usable
 
 
 def _inside(first: int, count: int) -> range:

@@ -17,16 +17,17 @@ from pathlib import Path
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import PREFIX, find_hierarchies, remove_group
 from proctor.environments.sandbox.network import MARK
+from proctor.environments.sandbox.roots.host_base import reap_copies
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.layers import LayerStore
-from proctor.environments.sandbox.roots.skeletons import reap_copies
-from proctor.environments.sandbox.runs import RunId, parse_run_id
 from proctor.environments.sandbox.salvage import salvage
 from proctor.environments.sandbox.scratch import (
     LOCK,
     TEMPORARY,
+    RunId,
     Session,
     cache_directory,
+    parse_run_id,
     scratch_roots,
 )
 from proctor.environments.sandbox.storage import free_storage
@@ -93,7 +94,12 @@ def reap_dead_runs(
         except OSError as error:
             done.kept.append(f"{directory}: cannot be read: {reason_of(error)}")
     if everywhere:
-        _reap_cache(done, dry_run=dry_run)
+        try:
+            done.sessions += LayerStore(cache_directory() / "layers").reap(dry_run=dry_run)
+            done.sessions += ImageStore().reap(dry_run=dry_run)
+            done.sessions += reap_copies(cache_directory() / "host", dry_run=dry_run)
+        except (ImageError, SandboxError, OSError) as error:
+            done.kept.append(str(error))
         # Last: evidence of their sandboxes was just copied into them.
         _reap_temporary(done, dry_run=dry_run)
     return done
@@ -105,16 +111,6 @@ def _find_roots() -> tuple[Path, ...]:
     except SandboxError:
         # There is no scratch directory, so there is nothing in it.
         return ()
-
-
-def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
-    """Remove the remains of killed builds and imports."""
-    try:
-        done.sessions += LayerStore(cache_directory() / "layers").reap(dry_run=dry_run)
-        done.sessions += ImageStore().reap(dry_run=dry_run)
-        done.sessions += reap_copies(cache_directory() / "host", dry_run=dry_run)
-    except (ImageError, SandboxError, OSError) as error:
-        done.kept.append(str(error))
 
 
 def _reap_temporary(done: Reaped, *, dry_run: bool) -> None:
@@ -181,7 +177,16 @@ def _claimed(run: Path, done: Reaped) -> Iterator[bool]:
 
 def _reap_run(run: Path, done: Reaped, *, dry_run: bool) -> None:
     _add_run(str(_run_of(run)), done)
-    _end_helpers(run, done, dry_run=dry_run)
+    # The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
+    found = sorted(_find_helpers(run))
+    done.processes += [f"{pid} {_command_of(pid)}" for pid in found]
+    if not dry_run:
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + _PATIENCE_SEC
+        while time.monotonic() < until and any(_is_there(pid) for pid in found):
+            time.sleep(0.005)
     sessions = [entry for entry in sorted(run.iterdir()) if entry.name != LOCK]
     if dry_run:
         done.sessions += sessions
@@ -233,21 +238,6 @@ def delete_session(session: Path) -> None:
         delete_tree(session)
     except PermissionError:
         delete_mapped(session)
-
-
-def _end_helpers(run: Path, done: Reaped, *, dry_run: bool) -> None:
-    """Kill the network helpers of a dead run."""
-    # The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
-    found = sorted(_find_helpers(run))
-    done.processes += [f"{pid} {_command_of(pid)}" for pid in found]
-    if dry_run:
-        return
-    for pid in found:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-    until = time.monotonic() + _PATIENCE_SEC
-    while time.monotonic() < until and any(_is_there(pid) for pid in found):
-        time.sleep(0.005)
 
 
 def _find_helpers(run: Path) -> Iterator[int]:

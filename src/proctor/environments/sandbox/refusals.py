@@ -1,6 +1,6 @@
 """Rejects options that a sandbox does not support, before anything is built."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from proctor.environments.sandbox.host_ports import KWARG, host_ports_of
 from proctor.environments.sandbox.limits import limits_of
@@ -33,7 +33,20 @@ def check_options(config: EnvironmentConfig) -> RootOptions:
     """Check the options of a job, and return them."""
     check_hardware(config, _WHO)
     host_ports_of(config.kwargs)
-    return _options_of(config.kwargs)
+    unknown = sorted(set(config.kwargs) - {"base", "builder", KWARG})
+    if unknown:
+        raise UnsupportedError(
+            f"--ek {unknown[0]}: the sandbox takes only base, builder and {KWARG}"
+        )
+    base = config.kwargs.get("base", HOST_BASE)
+    if not isinstance(base, str) or not base:
+        raise UnsupportedError(
+            f"--ek base={base}: expected {HOST_BASE}, or the name of an imported image"
+        )
+    builder = config.kwargs.get("builder", BUILDERS[0])
+    if builder not in BUILDERS:
+        raise UnsupportedError(f"--builder {builder}: expected one of {', '.join(BUILDERS)}")
+    return RootOptions(base, str(builder))
 
 
 def check_hardware(config: EnvironmentConfig, who: str) -> None:
@@ -55,19 +68,6 @@ def check_hardware(config: EnvironmentConfig, who: str) -> None:
 
 def find_refusals(order: EnvironmentOrder, who: str) -> Iterator[str]:
     """Yield messages for what a trial requires and our environments do not support."""
-    yield from _find_hardware(order, who)
-    compose = order.environment_dir / _COMPOSE
-    if compose.exists():
-        yield f"{compose}: {who} does not support Docker Compose"
-    for mount in order.mounts:
-        if str(mount.get("target")) not in _LOGS:
-            yield (
-                f"--mounts {mount.get('source')} on {mount.get('target')}: {who} shares no "
-                "directory of the host; put the files into the task's environment instead"
-            )
-
-
-def _find_hardware(order: EnvironmentOrder, who: str) -> Iterator[str]:
     task, config = order.task_env_config, order.config
     gpus = task.gpus if config.override_gpus is None else config.override_gpus
     if gpus:
@@ -78,20 +78,12 @@ def _find_hardware(order: EnvironmentOrder, who: str) -> Iterator[str]:
         yield f"tpu = {task.tpu.type} {task.tpu.topology}: {who} has no TPU chips"
     if task.os is TaskOS.WINDOWS:
         yield f"os = windows: {who} is Linux"
-
-
-def _options_of(kwargs: Mapping[str, object]) -> RootOptions:
-    unknown = sorted(set(kwargs) - {"base", "builder", KWARG})
-    if unknown:
-        raise UnsupportedError(
-            f"--ek {unknown[0]}: the sandbox takes only base, builder and {KWARG}"
-        )
-    base = kwargs.get("base", HOST_BASE)
-    if not isinstance(base, str) or not base:
-        raise UnsupportedError(
-            f"--ek base={base}: expected {HOST_BASE}, or the name of an imported image"
-        )
-    builder = kwargs.get("builder", BUILDERS[0])
-    if builder not in BUILDERS:
-        raise UnsupportedError(f"--builder {builder}: expected one of {', '.join(BUILDERS)}")
-    return RootOptions(base, str(builder))
+    compose = order.environment_dir / _COMPOSE
+    if compose.exists():
+        yield f"{compose}: {who} does not support Docker Compose"
+    for mount in order.mounts:
+        if str(mount.get("target")) not in _LOGS:
+            yield (
+                f"--mounts {mount.get('source')} on {mount.get('target')}: {who} shares no "
+                "directory of the host; put the files into the task's environment instead"
+            )

@@ -14,7 +14,7 @@ All mounts are nodev and nosuid, except the six devices.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -106,42 +106,61 @@ def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespa
     hosts: dict[str, int] = {}
     if premade is not None:
         rooms_fd = premade.rooms
-        _attach_parts(blueprint.parts, premade.parts)
+        for part, tree in zip(blueprint.parts, premade.parts, strict=True):
+            with step(f"attaching the overlay on {part.target}"):
+                if part.target == "/":
+                    attach_tree(tree, "")
+                    os.fchdir(tree)
+                else:
+                    _make_real_directories(".", part.target)
+                    attach_tree(tree, f".{part.target}")
+                os.close(tree)
     else:
         with step("opening the host's devices"):
             hosts = {name: os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES}
         rooms_fd = _open_rooms(blueprint.rooms)
         for part in blueprint.parts:
-            _mount_part(blueprint.root, part, in_user_namespace=in_user_namespace)
+            target = (
+                blueprint.root if part.target == "/" else blueprint.root.rstrip("/") + part.target
+            )
+            with step(f"mounting an overlay on {part.target}"):
+                _make_real_directories(blueprint.root, part.target)
+                if part.mounted:
+                    mount(part.mounted, target, flags=MS_BIND)
+            if not part.mounted:
+                mount_overlay(part, target, in_user_namespace=in_user_namespace)
         with step("entering the new root"):
             os.chdir(blueprint.root)
     with step("entering the new root"):
         # This stacks the old root on the new one, so it needs no directory; step 7 unmounts it.
         pivot_root(".", ".")
     os.umask(0)
-    _mount_proc()
+    with step("mounting /proc", "in a container, its own /proc must not be masked"):
+        os.makedirs("/proc", 0o755, exist_ok=True)
+        try:
+            mount("proc", "/proc", "proc", _STRICT)
+        except PermissionError:
+            # A user namespace may not make it more writable than the one it can see.
+            mount("proc", "/proc", "proc", _STRICT | MS_RDONLY)
     _mount_devices(hosts, premade)
-    _mount_terminals(has_groups=not in_user_namespace)
-    _mount_sys()
+    with step("making /dev/shm and /dev/pts"):
+        os.mkdir(_SHARED_MEMORY)
+        mount("tmpfs", _SHARED_MEMORY, "tmpfs", PLAIN, "mode=1777,size=268435456")
+        os.mkdir("/dev/pts")
+        # devpts refuses a group that is not mapped in the user namespace.
+        group = f",gid={_TERMINALS_GROUP}" if not in_user_namespace else ""
+        options = f"newinstance,ptmxmode=0666,mode=0620{group}"
+        mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
+    with step("making /sys"):
+        os.makedirs("/sys", 0o755, exist_ok=True)
+        # The real /sys would show the host's hardware and let root change its settings.
+        mount("tmpfs", "/sys", "tmpfs", _STRICT | MS_RDONLY, "mode=555,size=4096")
     _protect_proc()
     _make_directories(blueprint)
     with step("taking the host's tree away"):
         unmount(".")
         os.chdir("/")
     return Root(rooms_fd, frozenset(blueprint.guarded))
-
-
-def _attach_parts(parts: Sequence[Part], trees: Sequence[int]) -> None:
-    """Attach overlays to the working directory, and change into the first."""
-    for part, tree in zip(parts, trees, strict=True):
-        with step(f"attaching the overlay on {part.target}"):
-            if part.target == "/":
-                attach_tree(tree, "")
-                os.fchdir(tree)
-            else:
-                _make_real_directories(".", part.target)
-                attach_tree(tree, f".{part.target}")
-            os.close(tree)
 
 
 def _open_rooms(place: str) -> int:
@@ -159,16 +178,6 @@ def _open_rooms(place: str) -> int:
             return clone_tree(fd)
         finally:
             os.close(fd)
-
-
-def _mount_part(root: str, part: Part, *, in_user_namespace: bool) -> None:
-    target = root if part.target == "/" else root.rstrip("/") + part.target
-    with step(f"mounting an overlay on {part.target}"):
-        _make_real_directories(root, part.target)
-        if part.mounted:
-            mount(part.mounted, target, flags=MS_BIND)
-    if not part.mounted:
-        mount_overlay(part, target, in_user_namespace=in_user_namespace)
 
 
 def mount_overlay(part: Part, target: str, *, in_user_namespace: bool) -> None:
@@ -225,20 +234,18 @@ def _make_real_directories(root: str, target: str, *, for_all: bool = False) -> 
                 os.chmod(path, 0o777)  # noqa: S103 - the agent may be any user
 
 
-def _mount_proc() -> None:
-    with step("mounting /proc", "in a container, its own /proc must not be masked"):
-        os.makedirs("/proc", 0o755, exist_ok=True)
-        try:
-            mount("proc", "/proc", "proc", _STRICT)
-        except PermissionError:
-            # A user namespace may not make it more writable than the one it can see.
-            mount("proc", "/proc", "proc", _STRICT | MS_RDONLY)
-
-
 def _mount_devices(hosts: dict[str, int], premade: Premade | None) -> None:
     with step("making /dev"):
         os.makedirs("/dev", 0o755, exist_ok=True)
-        has_own = _mount_dev(premade)
+        # Return whether it has its own device nodes.
+        if premade is not None:
+            attach_tree(premade.devices, "/dev")
+            os.close(premade.devices)
+            has_own = True
+        else:
+            options = ",".join(f"{name}={value}" for name, value in DEVICES_OPTIONS.items())
+            mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, options)
+            has_own = _make_own_nodes()
         for name in _DEVICES:
             node = f"/dev/{name}"
             mount(node if has_own else f"/proc/self/fd/{hosts[name]}", node, flags=MS_BIND)
@@ -251,17 +258,6 @@ def _mount_devices(hosts: dict[str, int], premade: Premade | None) -> None:
             os.symlink(f"/proc/self/fd/{number}", f"/dev/{name}")
         os.symlink("/proc/self/fd", "/dev/fd")
         os.symlink("pts/ptmx", "/dev/ptmx")
-
-
-def _mount_dev(premade: Premade | None) -> bool:
-    """Mount /dev; return whether it has its own device nodes."""
-    if premade is not None:
-        attach_tree(premade.devices, "/dev")
-        os.close(premade.devices)
-        return True
-    options = ",".join(f"{name}={value}" for name, value in DEVICES_OPTIONS.items())
-    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, options)
-    return _make_own_nodes()
 
 
 def _make_own_nodes() -> bool:
@@ -284,24 +280,6 @@ def make_nodes(directory: int) -> None:
     for name, (major, minor) in _DEVICES.items():
         os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(major, minor), dir_fd=directory)
         os.chmod(name, 0o666, dir_fd=directory)  # noqa: S103 - as devices have it
-
-
-def _mount_terminals(*, has_groups: bool) -> None:
-    with step("making /dev/shm and /dev/pts"):
-        os.mkdir(_SHARED_MEMORY)
-        mount("tmpfs", _SHARED_MEMORY, "tmpfs", PLAIN, "mode=1777,size=268435456")
-        os.mkdir("/dev/pts")
-        # devpts refuses a group that is not mapped in the user namespace.
-        group = f",gid={_TERMINALS_GROUP}" if has_groups else ""
-        options = f"newinstance,ptmxmode=0666,mode=0620{group}"
-        mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
-
-
-def _mount_sys() -> None:
-    with step("making /sys"):
-        os.makedirs("/sys", 0o755, exist_ok=True)
-        # The real /sys would show the host's hardware and let root change its settings.
-        mount("tmpfs", "/sys", "tmpfs", _STRICT | MS_RDONLY, "mode=555,size=4096")
 
 
 def _protect_proc() -> None:
@@ -338,14 +316,10 @@ def _make_directories(blueprint: Blueprint) -> None:
     with step("guarding the verifier's directories"):
         done: set[str] = set()
         for path in blueprint.guarded:
-            _guard(path, done)
-
-
-def _guard(path: str, done: set[str]) -> None:
-    """Bind-mount a directory and its parents on themselves, so that they cannot be renamed."""
-    names = path.strip("/").split("/")
-    for depth in range(len(names)):
-        one = "/" + "/".join(names[: depth + 1])
-        if one not in done:
-            mount(one, one, flags=MS_BIND | MS_REC)
-            done.add(one)
+            # Bind-mount a directory and its parents on themselves, so that they cannot be renamed.
+            names = path.strip("/").split("/")
+            for depth in range(len(names)):
+                one = "/" + "/".join(names[: depth + 1])
+                if one not in done:
+                    mount(one, one, flags=MS_BIND | MS_REC)
+                    done.add(one)

@@ -54,19 +54,15 @@ class Salvaged:
     n_bytes: int = 0
 
 
-def load_note(session: Path) -> SessionNote | None:
-    """Load the note of a session's directory; None if it has none."""
-    try:
-        return msgspec.json.decode(read_small(str(session / NOTE)), type=SessionNote)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
 def salvage(session: Path) -> Salvaged:
     """Copy what a session's sandbox left into its trial. Idempotent."""
     done = Salvaged()
     session = session.resolve()
-    note = load_note(session)
+    # None if it has none.
+    try:
+        note = msgspec.json.decode(read_small(str(session / NOTE)), type=SessionNote)
+    except (OSError, msgspec.DecodeError):
+        note = None
     if note is None:
         return done
     trial = _find_home(note)
@@ -111,9 +107,7 @@ def _find(session: Path, note: SessionNote) -> Iterator[tuple[Path, PurePosixPat
 def _place(session: Path, note: SessionNote, inside: str) -> Path:
     """Return where on the host a path of the sandbox would be, if it was written."""
     target = max(
-        (to for to in note.uppers if PurePosixPath(inside).is_relative_to(to)),
-        key=len,
-        default="/",
+        (to for to in note.uppers if PurePosixPath(inside).is_relative_to(to)), key=len, default="/"
     )
     upper = session / note.uppers.get(target, "none")
     return upper / PurePosixPath(inside).relative_to(target)
@@ -144,7 +138,13 @@ def _list_files(top: Path, session: Path) -> Iterator[Path]:
 
 def _copy_into(source: Path, target: Path, done: Salvaged) -> None:
     try:
-        fd = _open(source)
+        try:
+            fd = os.open(source, _FILE)
+        except PermissionError:
+            # The agent chose its mode, but the file is ours.
+            if stat.S_ISREG(source.lstat().st_mode):
+                source.chmod(0o600)
+            fd = os.open(source, _FILE)
     except OSError as error:
         done.refused.append(f"{source.name}: {reason_of(error)}; links and devices are not copied")
         return
@@ -164,16 +164,6 @@ def _copy_into(source: Path, target: Path, done: Salvaged) -> None:
         done.refused.append(f"{target}: cannot be written: {reason_of(error)}")
     finally:
         os.close(fd)
-
-
-def _open(source: Path) -> int:
-    try:
-        return os.open(source, _FILE)
-    except PermissionError:
-        # The agent chose its mode, but the file is ours.
-        if stat.S_ISREG(source.lstat().st_mode):
-            source.chmod(0o600)
-        return os.open(source, _FILE)
 
 
 def _copy_file(fd: int, source: Path, target: Path, done: Salvaged) -> None:

@@ -55,10 +55,7 @@ def find_obstacle(directory: Path, storage_mb: int) -> str | None:
         return "mkfs.ext4 is not installed"
     if not os.access(_CONTROL, os.R_OK | os.W_OK):
         return f"there are no loop devices: {_CONTROL} cannot be opened"
-    return _find_lack(directory, _SHARE * _size_of(storage_mb))
-
-
-def _find_lack(directory: Path, n_needed: int) -> str | None:
+    n_needed = _SHARE * _size_of(storage_mb)
     if (kind := file_system_of(directory)) not in _ALLOCATING:
         return f"the scratch is on {kind}, where space cannot be reserved as on ext4 and xfs"
     found = os.statvfs(directory)

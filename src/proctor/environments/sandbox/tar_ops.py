@@ -14,17 +14,137 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.channel import Message
-from proctor.environments.sandbox.tar_members import (
-    MOST_HEADERS,
-    CheckedMember,
-    HeaderStream,
-    members_of,
-)
 from proctor.environments.sandbox.users import UnknownUserError, find_user
+
+# Yields the members of an untrusted tar archive in limited memory
+#
+# tarfile reads the headers of a member whole, and keeps every member with them. Does not unpack
+# anything. Uses only the standard library.
+
+
+MOST_HEADERS = 1 << 22
+"""Bytes of the headers of one member: a long name, a long target, attributes."""
+# Bytes of the extended header of one member, as in Docker.
+_MOST_EXTENDED = 1 << 20
+_LENGTH = re.compile(rb"([0-9]{1,7}) [^=]")
+# Values in headers for all members, of which git and GNU tar write one or two.
+_MOST_GLOBAL = 100
+_MOST_GLOBAL_TEXT = 1 << 16
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read like a file."""
+
+
+class HeaderStream:
+    """A stream that ends with an error if the headers of a member are too large."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._end: int | None = None
+        self.size = 0
+        """Bytes read so far."""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read like a file.
+
+        Raises:
+            BrokenArchiveError: more than was allowed.
+        """
+        data = self._file.read(size)
+        self.size += len(data)
+        if self._end is not None and self.size > self._end:
+            raise BrokenArchiveError(
+                f"the headers of a member have more than {MOST_HEADERS:,} bytes; refused"
+            )
+        return data
+
+    def allow(self, n_bytes: int | None) -> None:
+        """Limit the bytes that may be read from here on; None for no limit."""
+        self._end = None if n_bytes is None else self.size + n_bytes
+
+
+class CheckedMember(tarfile.TarInfo):
+    """A member whose extended headers are checked before tarfile parses them.
+
+    Before 3.12.6, Python's parser takes the square of the size of a malformed one in memory:
+    gigabytes for 80 KB (CVE-2024-6232). To be passed to tarfile.open.
+    """
+
+    __slots__ = ()
+
+    def _proc_pax(self, archive: Any) -> tarfile.TarInfo:
+        if self.size > _MOST_EXTENDED:
+            raise BrokenArchiveError(
+                f"the headers of a member have more than {_MOST_EXTENDED:,} bytes; refused"
+            )
+        source = archive.fileobj
+        data = source.read(max(0, -(-self.size // tarfile.BLOCKSIZE)) * tarfile.BLOCKSIZE)
+        _check_records(data[: self.size], self.size)
+        archive.fileobj = _Replay(archive, data)
+        try:
+            return super()._proc_pax(archive)  # type: ignore[misc, no-any-return]
+        finally:
+            archive.fileobj = source
+
+
+class _Replay:
+    """The stream of an archive, with a header that was read from it before the rest."""
+
+    def __init__(self, archive: Any, header: bytes) -> None:
+        self._archive = archive
+        self._source = archive.fileobj
+        self._header = header
+
+    def read(self, _size: int) -> bytes:
+        self._archive.fileobj = self._source
+        return self._header
+
+
+def _check_records(header: bytes, size: int) -> None:
+    """Check an extended header: records of a length, a name, `=`, a value and an end of line."""
+    if len(header) != size:
+        raise tarfile.ReadError("unexpected end of data")
+    at = 0
+    while at < size:
+        found = _LENGTH.match(header, at)
+        end = at + int(found[1]) if found else 0
+        if found is None or header[end - 1 : end] != b"\n" or b"=" not in header[found.end() : end]:
+            raise tarfile.ReadError("invalid extended header")
+        at = end
+
+
+def members_of(archive: tarfile.TarFile, stream: HeaderStream) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive that is read from a stream.
+
+    Hard links have to be resolved by the caller: the archive forgets each member. Opening an
+    archive reads the first headers, so the stream has to be limited before.
+    """
+    stream.allow(MOST_HEADERS)
+    while (member := take_member(archive)) is not None:
+        stream.allow(member.size + MOST_HEADERS)
+        yield member
+
+
+def take_member(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+    """Return the next member, which the archive forgets; None at the end."""
+    member = archive.next()
+    archive.members.clear()  # type: ignore[attr-defined]  # it is in the documentation only
+    found = archive.pax_headers
+    if (
+        len(found) > _MOST_GLOBAL
+        or sum(len(name) + len(value) for name, value in found.items()) > _MOST_GLOBAL_TEXT
+    ):
+        raise BrokenArchiveError("has too large headers for all its members; refused")
+    return member
+
 
 # Parts of the sandbox rather than of an image.
 _MOUNTED = ("/proc", "/sys", "/dev")
@@ -118,7 +238,14 @@ class _Packer:
         elif first is not None:
             member.type, member.linkname = tarfile.LNKTYPE, first
         if not member.issym():
-            member.pax_headers = _read_attributes(path)
+            names = [
+                name for name in os.listxattr(path, follow_symlinks=False) if name.startswith(_KEPT)
+            ]
+            member.pax_headers = {
+                f"{_XATTR}{name}": os.getxattr(path, name, follow_symlinks=False).hex()
+                for name in names
+                if not name.startswith(_FOREIGN)
+            }
         if not member.isreg():
             self._archive.addfile(member)
             return
@@ -131,15 +258,6 @@ class _Packer:
 
 def _open_file(path: str, _flags: int) -> int:
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _read_attributes(path: str) -> dict[str, str]:
-    names = [name for name in os.listxattr(path, follow_symlinks=False) if name.startswith(_KEPT)]
-    return {
-        f"{_XATTR}{name}": os.getxattr(path, name, follow_symlinks=False).hex()
-        for name in names
-        if not name.startswith(_FOREIGN)
-    }
 
 
 def _unpack_tar(request: dict[str, Any], files: list[int]) -> Message:
@@ -249,24 +367,20 @@ class _Unpacker:
 
 
 def _write_file(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
-    source = archive.extractfile(member)
+    source: Any = archive.extractfile(member)
     with open(path, "xb", opener=_create_file) as target:
-        _copy(source, target)
+        # Long runs of zeros become holes.
+        while data := source.read(_CHUNK):
+            if data.strip(b"\0"):
+                target.write(data)
+            else:
+                target.seek(len(data), os.SEEK_CUR)
+        target.truncate()
 
 
 def _create_file(path: str, _flags: int) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(path, flags, 0o600)
-
-
-def _copy(source: Any, target: BinaryIO) -> None:
-    """Copy a file; long runs of zeros become holes."""
-    while data := source.read(_CHUNK):
-        if data.strip(b"\0"):
-            target.write(data)
-        else:
-            target.seek(len(data), os.SEEK_CUR)
-    target.truncate()
 
 
 def _attributes_of(member: tarfile.TarInfo) -> Iterator[tuple[str, bytes]]:

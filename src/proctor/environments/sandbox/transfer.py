@@ -45,11 +45,9 @@ class Asker(Protocol):
         self, request: Mapping[str, object], *files: int
     ) -> tuple[int, asyncio.Future[Message]]:
         """Send a request, with open files that are always closed; return its number."""
-        ...
 
     async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
         """Wait for an answer; on cancellation, end the operation."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,22 +80,7 @@ class _Tree:
 
     def add(self, entry: Entry) -> None:
         """Write one entry, or refuse it."""
-        self._check_limits(entry)
-        if entry.kind not in (FILE, DIRECTORY, LINK):
-            self.refused.append(f"{entry.name}: {self._receiver.text()}")
-            return
-        _check_name(entry.name)
-        above, _, name = entry.name.rpartition("/")
-        parent = self._open_parent(above)
-        if entry.kind == DIRECTORY:
-            _make_directory(parent, name)
-        elif entry.kind == FILE:
-            self._write_file(parent, name, entry)
-        else:
-            self._make_link(parent, entry.name)
-
-    def _check_limits(self, entry: Entry) -> None:
-        """Check the limits again: the sender, which also does, runs in the sandbox."""
+        # The sender, which also does, runs in the sandbox.
         self._n_entries += 1
         self._n_bytes += entry.size if entry.kind == FILE else 0
         limits = self._limits
@@ -105,6 +90,35 @@ class _Tree:
             raise BrokenArchiveError(
                 f"more than {limits.n_entries} entries came out of the sandbox"
             )
+        if entry.kind not in (FILE, DIRECTORY, LINK):
+            self.refused.append(f"{entry.name}: {self._receiver.text()}")
+            return
+        _check_name(entry.name)
+        above, _, name = entry.name.rpartition("/")
+        parent = self._open_parent(above)
+        if entry.kind == DIRECTORY:
+            _make_directory(parent, name)
+        elif entry.kind == FILE:
+            _make_way(parent, name)
+            mode = _PROGRAM_MODE if entry.mode & stat.S_IXUSR else _FILE_MODE
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(name, flags, mode, dir_fd=parent)
+            try:
+                self._receiver.copy_to(fd)
+                os.utime(fd, ns=(entry.time_ns, entry.time_ns))
+            except (OSError, BrokenArchiveError):
+                # A full disk, or the sender died: half a file must not look like a whole one.
+                os.unlink(name, dir_fd=parent)
+                raise
+            finally:
+                os.close(fd)
+        else:
+            to = self._receiver.text()
+            if not _stays_inside(entry.name, to):
+                self.refused.append(f"{entry.name}: a link to {to}, which leads out")
+                return
+            _make_way(parent, entry.name.rpartition("/")[2])
+            os.symlink(to, entry.name.rpartition("/")[2], dir_fd=parent)
 
     def _open_parent(self, above: str) -> int:
         """Open the directory of an entry, step by step and never through a symlink."""
@@ -124,29 +138,6 @@ class _Tree:
         os.close(self._parent[1])
         self._parent = (above, fd)
         return fd
-
-    def _write_file(self, parent: int, name: str, entry: Entry) -> None:
-        _make_way(parent, name)
-        mode = _PROGRAM_MODE if entry.mode & stat.S_IXUSR else _FILE_MODE
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(name, flags, mode, dir_fd=parent)
-        try:
-            self._receiver.copy_to(fd)
-            os.utime(fd, ns=(entry.time_ns, entry.time_ns))
-        except (OSError, BrokenArchiveError):
-            # A full disk, or the sender died: half a file must not look like a whole one.
-            os.unlink(name, dir_fd=parent)
-            raise
-        finally:
-            os.close(fd)
-
-    def _make_link(self, parent: int, name: str) -> None:
-        to = self._receiver.text()
-        if not _stays_inside(name, to):
-            self.refused.append(f"{name}: a link to {to}, which leads out")
-            return
-        _make_way(parent, name.rpartition("/")[2])
-        os.symlink(to, name.rpartition("/")[2], dir_fd=parent)
 
 
 def _check_name(name: str) -> None:

@@ -212,18 +212,15 @@ class _Walk:
                 return _UNREAD
             fd = os.open(name, _FILE, dir_fd=level.upper)
             try:
-                return self._read_file(fd, found.st_size)
+                xattrs = _read_xattrs(fd)
+                if found.st_size > self._n_bytes:
+                    return _Content(xattrs=xattrs)
+                self._n_bytes -= found.st_size
+                return _Content(sha256_start(fd, found.st_size), "", xattrs)
             finally:
                 os.close(fd)
         except OSError:
             return _UNREAD
-
-    def _read_file(self, fd: int, size: int) -> _Content:
-        xattrs = _read_xattrs(fd)
-        if size > self._n_bytes:
-            return _Content(xattrs=xattrs)
-        self._n_bytes -= size
-        return _Content(sha256_start(fd, size), "", xattrs)
 
 
 def _open_level(path: str, upper: int, lowers: tuple[int, ...]) -> _Level:
@@ -289,12 +286,7 @@ def _deletion(path: str, before: os.stat_result) -> Written:
 
 
 def _describe(
-    path: str,
-    how: str,
-    found: os.stat_result,
-    content: _Content = _UNREAD,
-    *,
-    in_image: bool,
+    path: str, how: str, found: os.stat_result, content: _Content = _UNREAD, *, in_image: bool
 ) -> Written:
     return Written(
         path,

@@ -47,7 +47,9 @@ def find_scripts(
             short = "" if word.startswith("--") else word[1:]
             if name in _PYTHON and "m" in short:
                 module = short.partition("m")[2] or next(rest, "")
-                yield from _find_module(directory, module)
+                path = os.path.normpath(Path(directory, module.replace(".", "/")))
+                yield f"{path}.py"
+                yield f"{path}/__main__.py"
                 return
             if any(letter in short for letter in letters):
                 return
@@ -58,12 +60,6 @@ def find_scripts(
             return
     # Without a script, it runs its standard input.
     yield _read_script_link(f"{place}/fd/0")
-
-
-def _find_module(directory: str, module: str) -> Iterator[str]:
-    path = os.path.normpath(Path(directory, module.replace(".", "/")))
-    yield f"{path}.py"
-    yield f"{path}/__main__.py"
 
 
 def _read_script_link(path: str) -> str:
@@ -154,7 +150,12 @@ class _Watch:
             if not (root and self._mark_mounts(root)) and not self._mark_directories():
                 return False
             if root:
-                self._mark_scripts(root, scripts)
+                self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
+                mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
+                for path in self._scripts:
+                    # Fails for paths that do not exist, which cannot be run either.
+                    name = os.fsencode(f"{root}{path}")
+                    _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
             return True
 
     def _mark_mounts(self, root: str) -> bool:
@@ -164,15 +165,6 @@ class _Watch:
         names = [os.fsencode(f"{root}{name}") for name in self._directories.values()]
         marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
         return not any(marks)
-
-    def _mark_scripts(self, root: str, scripts: Sequence[str]) -> None:
-        """Watch files of the agent, up to a limit."""
-        self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
-        mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
-        for path in self._scripts:
-            # Fails for paths that do not exist, which cannot be run either.
-            name = os.fsencode(f"{root}{path}")
-            _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
 
     @contextmanager
     def _root_of_room(self) -> Iterator[str | None]:
@@ -258,7 +250,10 @@ class _Watch:
             # The path as seen inside, because it is relative to the mount it was opened through.
             path = _read_link(f"/proc/self/fd/{fd}")
             if path in self._scripts:
-                self._note_script(pid, path)
+                self._run.pop(pid, None)
+                program = next(self._follow(pid), None)
+                if program is not None and path in program.code:
+                    self._run[pid] = path, _read_start(pid)
             # The origin is a worker, which does operations of the runner.
             if pid in (os.getpid(), self._origin) or not path.startswith(self._names):
                 return
@@ -276,13 +271,6 @@ class _Watch:
                 self.opened.append(opened)
                 words = (word for program in opened.programs for word in program.words)
                 self._n_characters += sum(map(len, words))
-
-    def _note_script(self, pid: int, path: str) -> None:
-        """Record the script of a process that opens it, and so has not run any of it yet."""
-        self._run.pop(pid, None)
-        program = next(self._follow(pid), None)
-        if program is not None and path in program.code:
-            self._run[pid] = path, _read_start(pid)
 
     def _cut(self) -> None:
         if UNLISTED_OPENINGS not in self._seen:

@@ -21,9 +21,8 @@ from typing import Any
 from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, receive, send
-from proctor.environments.sandbox.command import launch
+from proctor.environments.sandbox.command import Inherited, launch
 from proctor.environments.sandbox.file_ops import OPERATIONS
-from proctor.environments.sandbox.inherited import Inherited
 from proctor.environments.sandbox.users import UnknownUserError
 
 

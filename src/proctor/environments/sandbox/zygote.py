@@ -19,16 +19,7 @@ from typing import Any, NoReturn
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, blueprint_of
 from proctor.environments.sandbox.channel import close_all, make_pair, receive, send
-from proctor.environments.sandbox.identity import (
-    MapError,
-    become_root,
-    hint_on_namespaces,
-    map_by_tools,
-    map_range,
-    map_self,
-)
 from proctor.environments.sandbox.init import forget_imports, make_init, serve
-from proctor.environments.sandbox.loopback import bring_loopback_up, listen_for_models
 from proctor.environments.sandbox.premade import premake
 from proctor.environments.sandbox.privileges import (
     bound_init,
@@ -46,7 +37,9 @@ from proctor.environments.sandbox.rootfs import (
 )
 from proctor.environments.sandbox.routes import (
     Prefix,
+    bring_loopback_up,
     find_own_addresses,
+    listen_for_models,
     make_local,
     make_unreachable,
 )
@@ -60,6 +53,14 @@ from proctor.environments.sandbox.syscalls import (
     mount,
     name_process,
     prctl,
+)
+from proctor.environments.sandbox.users import (
+    MapError,
+    become_root,
+    hint_on_namespaces,
+    map_by_tools,
+    map_range,
+    map_self,
 )
 
 _CONNECTED = (Network.SLIRP, Network.PASTA)
@@ -152,12 +153,28 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
         flags |= os.CLONE_NEWUSER
     from_zygote, to_init = make_pair()
     try:
-        _prepare(blueprint)
+        # If the host's mounts propagate, it is here already.
+        if blueprint.storage and not os.path.ismount(blueprint.writable):
+            with step("mounting the storage"):
+                mount(blueprint.storage, blueprint.writable, "ext4", PLAIN)
+        if blueprint.first_id:
+            # The fork inherits the working directory; with its mapped ids it could not enter it.
+            with step("entering the sandbox's scratch"):
+                os.chdir(blueprint.root)
+        else:
+            for part in blueprint.parts:
+                if part.mounted and part.mounted not in _KEPT:
+                    mount_overlay(part, part.mounted, in_user_namespace=False)
+                    _KEPT.add(part.mounted)
         pid = _clone_inside(blueprint, flags)
         if pid == 0:
             to_init.close()
             _become_init(blueprint, files, from_zygote, owner)
-        _report_pid(runner, number, pid)
+        handle = os.pidfd_open(pid)
+        try:
+            send(runner, {"spawned": number, "pid": pid}, (handle,))
+        finally:
+            os.close(handle)
         _continue_fork(blueprint, pid, to_init, is_ordinary=owner is not None)
     except StepError as error:
         send(runner, {"spawned": number, "error": str(error)})
@@ -170,20 +187,6 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
         from_zygote.close()
         to_init.close()
         close_all(files)
-
-
-def _prepare(blueprint: Blueprint) -> None:
-    """Set up what a fork inherits."""
-    # If the host's mounts propagate, it is here already.
-    if blueprint.storage and not os.path.ismount(blueprint.writable):
-        with step("mounting the storage"):
-            mount(blueprint.storage, blueprint.writable, "ext4", PLAIN)
-    if blueprint.first_id:
-        # The fork inherits the working directory; with its mapped ids it could not enter it.
-        with step("entering the sandbox's scratch"):
-            os.chdir(blueprint.root)
-    else:
-        _keep_overlays(blueprint)
 
 
 def _clone_inside(blueprint: Blueprint, flags: int) -> int:
@@ -245,21 +248,6 @@ def _continue_fork(
         close_all(made)
 
 
-def _keep_overlays(blueprint: Blueprint) -> None:
-    for part in blueprint.parts:
-        if part.mounted and part.mounted not in _KEPT:
-            mount_overlay(part, part.mounted, in_user_namespace=False)
-            _KEPT.add(part.mounted)
-
-
-def _report_pid(runner: socket.socket, number: object, pid: int) -> None:
-    handle = os.pidfd_open(pid)
-    try:
-        send(runner, {"spawned": number, "pid": pid}, (handle,))
-    finally:
-        os.close(handle)
-
-
 def _become_init(
     blueprint: Blueprint,
     files: list[int],
@@ -318,7 +306,14 @@ def _enter(
     """Enter the control groups and namespaces; return the mounts that the zygote made."""
     if not blueprint.first_id:
         _join_others(blueprint.cgroups, 0)
-    made = _wait_for_zygote(from_zygote)
+    # Return the mounts that it made.
+    heard = receive(from_zygote)
+    from_zygote.close()
+    if heard is None:
+        raise StepError("the zygote has ended")
+    message, made = heard
+    if "error" in message:
+        raise StepError(str(message["error"]))
     if owner and not blueprint.subordinate:
         with step("mapping users"):
             map_self(*owner)
@@ -349,18 +344,6 @@ def _is_version_1(group: str) -> bool:
 def _join(group: str, pid: int, name: str) -> None:
     with step(f"entering the control group {group}"), open(f"{group}/{name}", "w") as file:
         file.write(str(pid))
-
-
-def _wait_for_zygote(from_zygote: socket.socket) -> list[int]:
-    """Wait until the zygote has mapped ids; return the mounts that it made."""
-    heard = receive(from_zygote)
-    from_zygote.close()
-    if heard is None:
-        raise StepError("the zygote has ended")
-    message, made = heard
-    if "error" in message:
-        raise StepError(str(message["error"]))
-    return made
 
 
 def _unshare(network: Network) -> None:

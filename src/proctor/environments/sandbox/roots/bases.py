@@ -11,16 +11,11 @@ from proctor.environments.sandbox.roots.dockerfile import (
     Stage,
     parse_dockerfile,
 )
-from proctor.environments.sandbox.roots.host_base import (
-    HostBase,
-    load_furnishing,
-    load_host_base,
-)
+from proctor.environments.sandbox.roots.host_base import HostBase, load_furnishing, load_host_base
 from proctor.environments.sandbox.roots.image import Image
 from proctor.environments.sandbox.roots.images import ImageStore
-from proctor.environments.sandbox.roots.instructions import find_unbuilt
+from proctor.environments.sandbox.roots.instructions import Start, find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
-from proctor.environments.sandbox.roots.recipe import Start
 from proctor.environments.sandbox.roots.saved_image import this_platform
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
@@ -206,13 +201,10 @@ def is_empty(stage: Stage) -> bool:
     A stage FROM scratch that only runs commands could not run one: it gets the base.
     """
     return stage.source.image == NOTHING and any(
-        statement.keyword == "ADD" or (statement.keyword == "COPY" and _has_from(statement.flags))
+        statement.keyword == "ADD"
+        or (statement.keyword == "COPY" and "from" in dict(statement.flags))
         for statement in stage.statements
     )
-
-
-def _has_from(flags: tuple[tuple[str, str], ...]) -> bool:
-    return "from" in dict(flags)
 
 
 def load_host(scratch: Path) -> HostBase:

@@ -12,12 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proctor.environments.sandbox.roots.bases import (
-    Base,
-    Bases,
-    load_dockerfile,
-    load_host,
-)
+from proctor.environments.sandbox.roots.bases import Base, Bases, load_dockerfile, load_host
 from proctor.environments.sandbox.roots.builders import (
     BUILDERS,
     PROGRAMS,
@@ -25,15 +20,10 @@ from proctor.environments.sandbox.roots.builders import (
     build_with,
     find_program,
 )
-from proctor.environments.sandbox.roots.dockerfile import (
-    NOTHING,
-    Dockerfile,
-    Stage,
-)
+from proctor.environments.sandbox.roots.dockerfile import NOTHING, Dockerfile, Stage
 from proctor.environments.sandbox.roots.host_base import is_loaded
-from proctor.environments.sandbox.roots.instructions import find_unbuilt
+from proctor.environments.sandbox.roots.instructions import DEFAULT_PATH, find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
-from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
 from proctor.environments.sandbox.roots.saved_image import this_platform
 from proctor.environments.sandbox.roots.stages import Builder
 from proctor.environments.sandbox.roots.steps import Spawn, run_in_thread
@@ -79,7 +69,12 @@ async def build_root(
     force: bool = False,
 ) -> Root:
     """Build the root file system of a task; `scratch` is a directory of this run."""
-    _check_no_compose(environment_dir)
+    path = environment_dir / "docker-compose.yaml"
+    if path.exists():
+        raise UnsupportedError(
+            f"{path}: the sandbox does not support Docker Compose; use an environment that does, "
+            "with --environment-import-path"
+        )
     if options.base == HOST_BASE and not is_loaded(scratch):
         # Copying the host's files takes time, so do it in a thread. Errors are ignored here,
         # because they matter only if the host is needed below.
@@ -101,7 +96,10 @@ async def build_root(
     if image is not None and not (force and dockerfile):
         return _rooted(bases.of_image(image), upload=_is_uploaded(environment_dir, dockerfile))
     if dockerfile is None:
-        return _on_base(bases, docker_image, environment_dir)
+        if docker_image is None:
+            return _rooted(bases.of_base(), upload=False)
+        finding = _substituted(f"task.toml names {docker_image}", bases)
+        return _rooted(bases.of_base(), (finding,), upload=_is_uploaded(environment_dir, None))
     findings = _findings_of(dockerfile, docker_image if image is None else None, bases)
     hints = tuple(finding.message for finding in findings)
     builder = Builder(dockerfile, bases, environment_dir, spawn, hints)
@@ -118,15 +116,6 @@ async def build_root(
         findings=(*built.findings, *findings),
         notes=(*built.notes, *_platform_notes(dockerfile)),
     )
-
-
-def _check_no_compose(environment_dir: Path) -> None:
-    path = environment_dir / "docker-compose.yaml"
-    if path.exists():
-        raise UnsupportedError(
-            f"{path}: the sandbox does not support Docker Compose; use an environment that does, "
-            "with --environment-import-path"
-        )
 
 
 def _is_uploaded(environment_dir: Path, dockerfile: Dockerfile | None) -> bool:
@@ -147,13 +136,6 @@ def _rooted(base_root: Base, findings: tuple[Finding, ...] = (), *, upload: bool
         healthcheck=start.healthcheck,
         entrypoint=start.entrypoint,
     )
-
-
-def _on_base(bases: "Bases", docker_image: str | None, environment_dir: Path) -> Root:
-    if docker_image is None:
-        return _rooted(bases.of_base(), upload=False)
-    finding = _substituted(f"task.toml names {docker_image}", bases)
-    return _rooted(bases.of_base(), (finding,), upload=_is_uploaded(environment_dir, None))
 
 
 def _findings_of(

@@ -22,9 +22,9 @@ from proctor.digest import sha256_file, sha256_hex
 from proctor.environments.sandbox.roots.context import Context
 from proctor.environments.sandbox.roots.image import Image
 from proctor.environments.sandbox.roots.images import ImageStore, Known
+from proctor.environments.sandbox.roots.instructions import Copy
 from proctor.environments.sandbox.roots.layers import LayerStore, discard, layers_directory
 from proctor.environments.sandbox.roots.prune import prune_store, store_limit
-from proctor.environments.sandbox.roots.recipe import Copy
 from proctor.environments.sandbox.roots.steps import BuildLog, cut_output, run_in_thread
 from proctor.errors import ImageError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
 from proctor.environments.sandbox.roots.image_tar import is_archive
-from proctor.environments.sandbox.roots.recipe import Copy
+from proctor.environments.sandbox.roots.instructions import Copy
 from proctor.environments.sandbox.roots.tree import Kind
 from proctor.errors import ImageError
 from proctor.files import read_small

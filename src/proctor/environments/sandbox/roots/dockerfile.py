@@ -8,8 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from proctor.environments.sandbox.roots.dockerfile_text import Statement, parse_text
-from proctor.environments.sandbox.roots.dockerfile_words import expand, split_words
+from proctor.environments.sandbox.roots.dockerfile_text import (
+    Statement,
+    expand,
+    parse_text,
+    split_words,
+)
 from proctor.errors import ImageError
 
 NOTHING = "scratch"
@@ -120,7 +124,10 @@ def parse_dockerfile(text: str, where: str, machine: str = "amd64") -> Dockerfil
         ImageError: it is not supported; the message names file, line, and what to do instead.
     """
     parsed = parse_text(text, where)
-    arguments = _platform_arguments(machine)
+    facts = {"PLATFORM": f"linux/{machine}", "OS": "linux", "ARCH": machine, "VARIANT": ""}
+    arguments = {
+        f"{who}{name}": value for who in ("TARGET", "BUILD") for name, value in facts.items()
+    }
     stages: list[Stage] = []
     first = _find_first(parsed.statements)
     for number, statement in enumerate(parsed.statements):
@@ -162,11 +169,6 @@ class Place:
         except ImageError as error:
             place = f"{self.where}:{self.statement.line}: {self.statement.keyword}"
             raise type(error)(f"{place}: {error}") from error
-
-
-def _platform_arguments(machine: str) -> dict[str, str]:
-    facts = {"PLATFORM": f"linux/{machine}", "OS": "linux", "ARCH": machine, "VARIANT": ""}
-    return {f"{who}{name}": value for who in ("TARGET", "BUILD") for name, value in facts.items()}
 
 
 def parse_arguments(

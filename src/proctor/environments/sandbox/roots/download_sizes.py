@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import find_missing_layers
-from proctor.environments.sandbox.roots.registry.blobs import Blob
+from proctor.environments.sandbox.roots.registry.blobs import Blob, RemoteFiles
 from proctor.environments.sandbox.roots.registry.client import Patience, RegistryClient
 from proctor.environments.sandbox.roots.registry.configuration import (
     Configuration,
     Endpoint,
+    Reference,
     load_configuration,
+    parse_reference,
 )
-from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
-from proctor.environments.sandbox.roots.registry.remote_files import RemoteFiles
 from proctor.environments.sandbox.roots.saved_image import SavedImage, choose_remote, this_platform
 from proctor.errors import ImageError, RegistryError, UnreachableRegistryError
 
@@ -104,40 +104,35 @@ class _Asking:
     def ask(self, reference: str) -> Layers | str:
         """Return the layers that a pull would download, or why they are unknown."""
         try:
-            return self._find(parse_reference(reference))
+            wanted = parse_reference(reference)
+            failed: list[str] = []
+            for endpoint in self._configuration.find_endpoints(wanted):
+                try:
+                    return find_missing_layers(self._store, self._fetch(endpoint, wanted))
+                except UnreachableRegistryError as error:
+                    # Without the image's name: the reason is the same for all of them.
+                    failed.append(str(error))
+                except RegistryError as error:
+                    failed.append(f"{wanted.name}: {error}")
+                except ImageError as error:
+                    raise ImageError(f"{wanted.name}: {error}") from error
+            raise RegistryError("; ".join(failed))
         except ImageError as error:
             return str(error)
-
-    def _find(self, wanted: Reference) -> Layers:
-        failed: list[str] = []
-        for endpoint in self._configuration.find_endpoints(wanted):
-            try:
-                return find_missing_layers(self._store, self._fetch(endpoint, wanted))
-            except UnreachableRegistryError as error:
-                # Without the image's name: the reason is the same for all of them.
-                failed.append(str(error))
-            except RegistryError as error:
-                failed.append(f"{wanted.name}: {error}")
-            except ImageError as error:
-                raise ImageError(f"{wanted.name}: {error}") from error
-        raise RegistryError("; ".join(failed))
 
     def _fetch(self, endpoint: Endpoint, wanted: Reference) -> SavedImage:
         registry = self._registries.setdefault(endpoint.url, _Registry())
         with registry.lock:
-            self._check_time(endpoint)
+            if self._stopped.is_set() or time.monotonic() > self._until:
+                raise UnreachableRegistryError(
+                    f"{endpoint.host}: not asked for all images, because that took more than "
+                    f"{_MOST_SECONDS:.0f} seconds"
+                )
             if registry.failure is None and not registry.has_answered:
                 return self._fetch_from(registry, endpoint, wanted)
         if registry.failure is not None:
             raise UnreachableRegistryError(registry.failure)
         return self._fetch_from(registry, endpoint, wanted)
-
-    def _check_time(self, endpoint: Endpoint) -> None:
-        if self._stopped.is_set() or time.monotonic() > self._until:
-            raise UnreachableRegistryError(
-                f"{endpoint.host}: not asked for all images, because that took more than "
-                f"{_MOST_SECONDS:.0f} seconds"
-            )
 
     def _fetch_from(self, registry: _Registry, endpoint: Endpoint, wanted: Reference) -> SavedImage:
         try:

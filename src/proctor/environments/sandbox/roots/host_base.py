@@ -21,17 +21,105 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.roots.skeletons import fingerprint, load_copy
+from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
 from proctor.errors import ImageError
 from proctor.files import read_small
 from proctor.sentence import reason_of
+
+# Cache of copies of the host's public files
+#
+#     <root>/lock               locked while a copy is made or removed
+#     <root>/<key>/             a complete copy; never changed
+#     <root>/<key>.lease        locked by every process that uses it
+#     <root>/building-*         a copy that is being made
+#
+# The key covers everything that determines a copy.
+
+
+_LOCK = "lock"
+_BUILDING = "building-"
+
+
+def fingerprint(top: Path, is_left_out: Callable[[str], bool]) -> str:
+    """Return a digest that changes with anything below a directory, without reading files."""
+    return sha256_hex("\0".join(_lines(str(top), "", is_left_out)).encode(errors="surrogateescape"))
+
+
+def _lines(directory: str, below: str, is_left_out: Callable[[str], bool]) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError as error:
+        yield f"{below} {error.errno}"
+        return
+    for entry in entries:
+        path = f"{below}{entry.name}"
+        if is_left_out(path):
+            continue
+        seen = entry.stat(follow_symlinks=False)
+        # The kernel sets the ctime at every change, and no process can set it back.
+        numbers = (seen.st_ino, seen.st_mode, seen.st_uid, seen.st_gid, seen.st_size)
+        yield f"{path} {numbers} {seen.st_mtime_ns} {seen.st_ctime_ns}"
+        if entry.is_dir(follow_symlinks=False):
+            yield from _lines(entry.path, f"{path}/", is_left_out)
+
+
+def load_copy(root: Path, key: str, make: Callable[[Path], None]) -> Path:
+    """Return the copy of a key; if there is none, `make` makes it in an empty directory.
+
+    It is not removed until this process ends.
+    """
+    make_private(root)
+    home = root / key
+    hold(root / f"{key}.lease")
+    if home.is_dir():
+        return home
+    with locked(root / _LOCK):
+        if not home.is_dir():
+            fresh = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=root))
+            make(fresh)
+            fresh.rename(home)
+    return home
+
+
+def reap_copies(root: Path, *, dry_run: bool = False) -> list[Path]:
+    """Remove what killed processes left, and unused copies except the newest."""
+    reaped: list[Path] = []
+    with claimed(root / _LOCK) as is_free:
+        if not is_free or not root.is_dir():
+            return reaped
+        copies = [path for path in root.iterdir() if path.is_dir()]
+        left = [path for path in copies if path.name.startswith(_BUILDING)]
+        whole = sorted(set(copies) - set(left), key=lambda path: path.stat().st_ctime_ns)
+        reaped += [path for path in left if _is_removed(path, None, dry_run=dry_run)]
+        for path in whole[:-1]:
+            lease = root / f"{path.name}.lease"
+            if _is_removed(path, lease, dry_run=dry_run):
+                reaped.append(path)
+    return reaped
+
+
+def _is_removed(path: Path, lease: Path | None, *, dry_run: bool) -> bool:
+    if lease is None:
+        if not dry_run:
+            delete_tree(path)
+        return True
+    with claimed(lease) as is_free:
+        if is_free and not dry_run:
+            # Renamed first, so that no process finds half of it.
+            leaving = path.with_name(f"{_BUILDING}old-{path.name}")
+            path.rename(leaving)
+            delete_tree(leaving)
+            lease.unlink(missing_ok=True)
+    return is_free
+
 
 # A copy of the host's /etc without secrets
 #
@@ -125,7 +213,11 @@ def _copy(entry: os.DirEntry[str], to: Path, path: str, *, is_root: bool) -> Non
         _copy_directory(Path(entry.path), to, f"{path}/", is_root=is_root)
     elif not _copy_file(entry.path, found, to):
         return
-    _dress(to, found, is_root=is_root)
+    if is_root:
+        os.chown(to, found.st_uid, found.st_gid)
+    # After chown, which may clear bits of the mode.
+    to.chmod(stat.S_IMODE(found.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
+    os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
@@ -140,14 +232,6 @@ def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
         return False
     to.write_bytes(data)
     return True
-
-
-def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
-    if is_root:
-        os.chown(to, like.st_uid, like.st_gid)
-    # After chown, which may clear bits of the mode.
-    to.chmod(stat.S_IMODE(like.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
-    os.utime(to, ns=(like.st_atime_ns, like.st_mtime_ns))
 
 
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32")
@@ -226,24 +310,19 @@ def _load(scratch: Path, host: Path, cache: Path | None) -> HostBase:
 def _load_skeleton(scratch: Path, host: Path, cache: Path | None, pin: str) -> Path:
     if cache is not None:
         with suppress(ImageError):
-            key = _key(host, pin)
+            links = [(name, (host / name).is_symlink()) for name in (*_SYSTEM, *_PACKAGES)]
+            try:
+                resolver = sha256_hex(read_small(str(host / "etc/resolv.conf")))
+            except OSError:
+                resolver = ""
+            etc = fingerprint(host / "etc", is_left_out)
+            said = (os.geteuid(), pin, links, _DIRECTORIES, RULES, resolver, etc)
+            key = sha256_hex(repr(said).encode())
             return load_copy(cache, key, lambda fresh: _furnish(fresh, host))
     skeleton = Path(tempfile.mkdtemp(prefix="host-base.", dir=scratch))
     atexit.register(_forget, skeleton, os.getpid())
     _furnish(skeleton, host)
     return skeleton
-
-
-def _key(host: Path, pin: str) -> str:
-    """Return a digest of everything that determines the skeleton."""
-    links = [(name, (host / name).is_symlink()) for name in (*_SYSTEM, *_PACKAGES)]
-    try:
-        resolver = sha256_hex(read_small(str(host / "etc/resolv.conf")))
-    except OSError:
-        resolver = ""
-    etc = fingerprint(host / "etc", is_left_out)
-    said = (os.geteuid(), pin, links, _DIRECTORIES, RULES, resolver, etc)
-    return sha256_hex(repr(said).encode())
 
 
 def _forget(skeleton: Path, pid: int) -> None:
@@ -269,17 +348,14 @@ def _furnish(skeleton: Path, host: Path) -> None:
     (skeleton / "var/run").symlink_to("/run")
     (skeleton / "var/lock").symlink_to("/run/lock")
     for name in (*_SYSTEM, *_PACKAGES):
-        _stand_in(skeleton / name, host / name)
+        inside = skeleton / name
+        there = host / name
+        if there.is_symlink():
+            inside.symlink_to(there.readlink())
+        elif there.is_dir():
+            inside.mkdir()
+            inside.chmod(stat.S_IMODE(there.stat().st_mode))
     copy_etc(host / "etc", skeleton / "etc")
-
-
-def _stand_in(inside: Path, there: Path) -> None:
-    """Make a symlink as on the host, or an empty directory as the mount point of an overlay."""
-    if there.is_symlink():
-        inside.symlink_to(there.readlink())
-    elif there.is_dir():
-        inside.mkdir()
-        inside.chmod(stat.S_IMODE(there.stat().st_mode))
 
 
 def load_furnishing(scratch: Path) -> Path:

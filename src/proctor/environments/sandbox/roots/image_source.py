@@ -19,11 +19,10 @@ from proctor.environments.sandbox.roots.image_tar import (
     open_tar,
     opened,
 )
-from proctor.environments.sandbox.roots.saved_files import SavedFiles, saved_files
+from proctor.environments.sandbox.roots.saved_files import SavedFiles, put_layers, saved_files
 from proctor.environments.sandbox.roots.saved_image import SavedImage, choose_image
-from proctor.environments.sandbox.roots.saved_layers import put_layers
 from proctor.environments.sandbox.roots.tree import Kind, Tree, entry_of
-from proctor.environments.sandbox.tar_members import members_of
+from proctor.environments.sandbox.tar_ops import members_of
 from proctor.errors import ImageError
 from proctor.sentence import count_of, reason_of
 

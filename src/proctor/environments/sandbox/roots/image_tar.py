@@ -21,12 +21,7 @@ from backports import zstd
 
 from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree
-from proctor.environments.sandbox.tar_members import (
-    MOST_HEADERS,
-    CheckedMember,
-    HeaderStream,
-    Readable,
-)
+from proctor.environments.sandbox.tar_ops import MOST_HEADERS, CheckedMember, HeaderStream, Readable
 from proctor.errors import ImageError
 from proctor.sentence import render_limit, render_size
 
@@ -281,7 +276,12 @@ class Putter:
         elif member.islnk():
             tree.add_name(path, of)
         elif member.isreg():
-            self._put_file(archive, member, path)
+            content = archive.extractfile(member)
+            if content is None:
+                raise ImageError(f"{path}: a file without contents")
+            self.tree.add_file(path, entry_of_member(member, Kind.FILE), cast(BinaryIO, content))
+            if content.tell() != member.size:
+                raise tarfile.ReadError(f"{path} is shorter than its {member.size:,} bytes")
         else:
             self.left_out["devices and pipes"] += 1
 
@@ -293,14 +293,6 @@ class Putter:
         elif member.isreg():
             # A bomb is refused before it is written.
             self._budget.check(member.size)
-
-    def _put_file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
-        content = archive.extractfile(member)
-        if content is None:
-            raise ImageError(f"{path}: a file without contents")
-        self.tree.add_file(path, entry_of_member(member, Kind.FILE), cast(BinaryIO, content))
-        if content.tell() != member.size:
-            raise tarfile.ReadError(f"{path} is shorter than its {member.size:,} bytes")
 
 
 def inside(name: str) -> str:

@@ -33,8 +33,7 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
-from proctor.environments.sandbox.roots.image import Image, StoredImage
-from proctor.environments.sandbox.roots.image_name import normalise_name
+from proctor.environments.sandbox.roots.image import Image, StoredImage, normalise_name
 from proctor.environments.sandbox.roots.image_source import put_source, reason_not_put
 from proctor.environments.sandbox.roots.layers import discard, measure
 from proctor.environments.sandbox.roots.unpacking import load_facts
@@ -192,7 +191,13 @@ class ImageStore:
         for name in ("", "names", "sha256", "layers", "downloads"):
             make_private(self._root / name)
         with locked(self._root / "lock", stopped):
-            self._remove_leftovers()
+            # Parts of layers stay for a week: the next pull of the same image continues with them.
+            for left in self._root.glob("incoming-*"):
+                discard(left)
+            oldest = time.time() - _PART_SECONDS
+            for part in self.downloads.glob("*.part"):
+                if part.lstat().st_mtime < oldest:
+                    part.unlink()
             incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
             try:
                 yield incoming
@@ -222,12 +227,38 @@ class ImageStore:
             ImageError: invalid name, unusable source, no space, or another image has the name.
         """
         name = check_free_for_use(normalise_name(name))
-        _check_there(source)
+        try:
+            source.stat()
+        except FileNotFoundError as error:
+            raise ImageError(
+                f"{source}: does not exist; expected a tar archive or a directory"
+            ) from error
+        except OSError as error:
+            raise ImageError(f"{source}: cannot be read: {reason_of(error)}") from error
         if source.is_dir() and self._root.resolve().is_relative_to(source.resolve()):
             raise ImageError(f"{source}: contains the image store itself, {self._root}; refused")
         with self.changing() as incoming:
             try:
-                image = self._put(incoming, name, source, known, now)
+                (incoming / "rootfs").mkdir()
+                put = put_source(source, incoming / "rootfs", name)
+                saved = put.saved
+                image = Image(
+                    name=name,
+                    digest=put.tree.finish(),
+                    size=put.tree.size,
+                    n_entries=len(put.tree),
+                    imported_at=now,
+                    source=put.form,
+                    image_id=saved.image_id if saved else None,
+                    env={**(saved.env if saved else {}), **known.env},
+                    workdir=known.workdir or (saved.workdir if saved else "/"),
+                    user=known.user or (saved.user if saved else "root"),
+                    builder=known.builder,
+                    disk_size=measure(incoming / "rootfs"),
+                    entrypoint=saved.entrypoint if saved else (),
+                    healthcheck=saved.healthcheck if saved else None,
+                    notes=put.notes,
+                )
                 return self._give_name(incoming, image, replace=replace)
             except OSError as error:
                 raise ImageError(explain(source, self._root, error)) from error
@@ -390,40 +421,6 @@ class ImageStore:
     def _home(self, digest: str) -> Path:
         return self._root / "sha256" / digest
 
-    def _remove_leftovers(self) -> None:
-        """Remove what killed imports left; the caller has the lock, so none is running.
-
-        Parts of layers stay for a week: the next pull of the same image continues with them.
-        """
-        for left in self._root.glob("incoming-*"):
-            discard(left)
-        oldest = time.time() - _PART_SECONDS
-        for part in self.downloads.glob("*.part"):
-            if part.lstat().st_mtime < oldest:
-                part.unlink()
-
-    def _put(self, incoming: Path, name: str, source: Path, known: Known, now: datetime) -> Image:
-        (incoming / "rootfs").mkdir()
-        put = put_source(source, incoming / "rootfs", name)
-        saved = put.saved
-        return Image(
-            name=name,
-            digest=put.tree.finish(),
-            size=put.tree.size,
-            n_entries=len(put.tree),
-            imported_at=now,
-            source=put.form,
-            image_id=saved.image_id if saved else None,
-            env={**(saved.env if saved else {}), **known.env},
-            workdir=known.workdir or (saved.workdir if saved else "/"),
-            user=known.user or (saved.user if saved else "root"),
-            builder=known.builder,
-            disk_size=measure(incoming / "rootfs"),
-            entrypoint=saved.entrypoint if saved else (),
-            healthcheck=saved.healthcheck if saved else None,
-            notes=put.notes,
-        )
-
     def _give_name(self, incoming: Path, image: Image, *, replace: bool) -> Imported:
         old = self.find(image.name)
         if old is not None and _is_same(old, image):
@@ -475,17 +472,6 @@ def check_free_for_use(name: str) -> str:
     if name in _RESERVED:
         raise ImageError(f"{name.partition(':')[0]!r} is reserved; choose another name")
     return name
-
-
-def _check_there(source: Path) -> None:
-    try:
-        source.stat()
-    except FileNotFoundError as error:
-        raise ImageError(
-            f"{source}: does not exist; expected a tar archive or a directory"
-        ) from error
-    except OSError as error:
-        raise ImageError(f"{source}: cannot be read: {reason_of(error)}") from error
 
 
 def explain(source: Path, store: Path, error: OSError) -> str:

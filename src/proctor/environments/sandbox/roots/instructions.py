@@ -10,9 +10,8 @@ import math
 import posixpath
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from proctor.environments.image_config import CHECK_DEFAULTS
 from proctor.environments.sandbox.roots.dockerfile import (
@@ -24,19 +23,93 @@ from proctor.environments.sandbox.roots.dockerfile import (
     check_name,
     parse_arguments,
 )
-from proctor.environments.sandbox.roots.dockerfile_text import Heredoc, Statement
-from proctor.environments.sandbox.roots.dockerfile_words import expand, parse_list, split_words
-from proctor.environments.sandbox.roots.recipe import (
-    DEFAULT_PATH,
-    Copy,
-    MakeDirectory,
-    Recipe,
-    Run,
-    Start,
-    Step,
+from proctor.environments.sandbox.roots.dockerfile_text import (
+    Heredoc,
+    Statement,
+    expand,
+    parse_list,
+    split_words,
 )
 from proctor.errors import ImageError, UnbuiltError
 from proctor.task.environment import Healthcheck
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH of an image that sets none, as in Docker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Settings of a base image or of an earlier stage."""
+
+    env: Mapping[str, str]
+    workdir: str = "/"
+    user: str = "root"
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    """SHELL of an earlier stage."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """ARGs of an earlier stage, which a stage that is FROM it inherits."""
+    healthcheck: Healthcheck | None = None
+    entrypoint: tuple[str, ...] = ()
+    """Started with harbor's command as its arguments; empty: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command to run."""
+
+    line: int
+    text: str
+    """The instruction, for messages."""
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    user: str
+    script: str | None = None
+    """A here-document with a `#!` line, which is run as a file instead of `argv`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Files to copy."""
+
+    line: int
+    text: str
+    sources: tuple[str, ...]
+    """Patterns, relative to the task's environment directory or to the root of `source`."""
+    inline: tuple[tuple[str, str], ...]
+    """(name, content) of here-documents."""
+    target: str
+    """Absolute path."""
+    is_directory: bool
+    """Whether the target is a directory into which the sources are copied."""
+    is_add: bool
+    chown: str | None
+    chmod: int | None
+    source: Source | None = None
+    """Where its files come from; None: the task's environment directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectory:
+    """A working directory, created if missing."""
+
+    line: int
+    text: str
+    path: str
+    user: str
+
+
+type Step = Run | Copy | MakeDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A parsed stage: its steps, and the settings of the result."""
+
+    steps: tuple[Step, ...]
+    result: Start
+    notes: tuple[str, ...]
+
 
 # Instructions that are ignored, and those that are ignored with a note.
 _SILENT = ("LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "CMD")
@@ -119,7 +192,11 @@ class _Planner:
         elif statement.keyword in _NOTED:
             self._note(statement, _NOTED[statement.keyword])
         elif statement.keyword not in _SILENT:
-            _refuse(statement.keyword)
+            if statement.keyword == "ONBUILD":
+                raise UnbuiltError(f"is not supported; {INSTEAD}")
+            raise ImageError(
+                "is not a Dockerfile instruction; expected FROM, RUN, COPY, ENV, WORKDIR or another"
+            )
 
     @property
     def variables(self) -> dict[str, str]:
@@ -203,21 +280,18 @@ class _Planner:
         return listed if listed is not None else [*self.shell, command.strip()]
 
     def _run(self, statement: Statement) -> None:
-        self._check_run_flags(statement)
-        argv, script = self._command(statement)
-        text = str(statement)
-        env = self.variables
-        self.steps.append(
-            Run(statement.line, text, argv, self.workdir, env, self.user, script=script)
-        )
-
-    def _check_run_flags(self, statement: Statement) -> None:
         for name, value in statement.flags:
             kinds = [part for part in value.split(",") if part.startswith("type=")]
             if name == "mount" and kinds == ["type=cache"]:
                 self._note(statement, "--mount=type=cache has no effect: nothing is cached")
             elif (name, value) not in (("network", "default"), ("security", "sandbox")):
                 raise UnbuiltError(f"--{name}={value} is not supported here; {INSTEAD}")
+        argv, script = self._command(statement)
+        text = str(statement)
+        env = self.variables
+        self.steps.append(
+            Run(statement.line, text, argv, self.workdir, env, self.user, script=script)
+        )
 
     def _command(self, statement: Statement) -> tuple[tuple[str, ...], str | None]:
         if not statement.rest:
@@ -327,11 +401,3 @@ def _check_local(source: str, keyword: str) -> str:
             f"Dockerfile, or {INSTEAD}"
         )
     return source
-
-
-def _refuse(keyword: str) -> NoReturn:
-    if keyword == "ONBUILD":
-        raise UnbuiltError(f"is not supported; {INSTEAD}")
-    raise ImageError(
-        "is not a Dockerfile instruction; expected FROM, RUN, COPY, ENV, WORKDIR or another"
-    )

@@ -139,7 +139,7 @@ class LayerTree(Tree):
 
     def _find_below(self, path: str) -> tuple[str, Entry] | None:
         """Return the layer that has a path, and its entry; None if it is hidden or nowhere."""
-        if not self._lowers or self._is_hidden(path):
+        if not self._lowers or (path in self._whiteouts or self._is_hidden_above(path)):
             return None
         if not path:
             return self._lowers[0], self._entries[""]
@@ -152,10 +152,6 @@ class LayerTree(Tree):
             above = self._find_merged(posixpath.dirname(path))
             self._merged[path] = _look(above, path)[1]
         return self._merged[path]
-
-    def _is_hidden(self, path: str) -> bool:
-        """Whether this layer hides a path of those below."""
-        return path in self._whiteouts or self._is_hidden_above(path)
 
     def _is_hidden_above(self, path: str) -> bool:
         """Whether a directory above a path, or what is there instead of it, hides it."""

@@ -31,13 +31,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.locks import (
-    claimed,
-    hold,
-    locked_soon,
-    make_private,
-    release,
-)
+from proctor.environments.sandbox.locks import claimed, hold, locked_soon, make_private, release
 from proctor.environments.sandbox.scratch import Session, cache_directory, find_fault
 from proctor.environments.sandbox.subordinate import delete_mapped
 from proctor.errors import ImageError
@@ -308,18 +302,14 @@ def _is_unused(generation: Path) -> bool:
 def _remove_leftovers(home: Path) -> None:
     for left in _find_leftovers(home):
         if left.name.isdecimal():
-            _remove_unused(left)
+            # Renamed first, so that it disappears atomically.
+            leaving = left.with_name(f"building-old-{left.name}")
+            with claimed(left / "lease") as is_free:
+                if is_free:
+                    left.rename(leaving)
+            discard(leaving)
         else:
             discard(left)
-
-
-def _remove_unused(generation: Path) -> None:
-    """Remove an unused generation; renamed first, so that it disappears atomically."""
-    leaving = generation.with_name(f"building-old-{generation.name}")
-    with claimed(generation / "lease") as is_free:
-        if is_free:
-            generation.rename(leaving)
-    discard(leaving)
 
 
 def _generations(home: Path) -> list[Path]:

@@ -21,21 +21,23 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.environments.sandbox.roots.image import Image
-from proctor.environments.sandbox.roots.image_name import normalise_name
+from proctor.environments.sandbox.roots.image import Image, normalise_name
 from proctor.environments.sandbox.roots.image_tar import most_unpacked
 from proctor.environments.sandbox.roots.images import ImageStore, check_free_for_use, explain
 from proctor.environments.sandbox.roots.layers import LayerStore, discard
 from proctor.environments.sandbox.roots.prune import NOTHING_PRUNED, Pruned, prune, store_limit
-from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
+from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter, RemoteFiles
 from proctor.environments.sandbox.roots.registry.client import (
     Patience,
     RegistryClient,
     StoppedError,
 )
-from proctor.environments.sandbox.roots.registry.configuration import load_configuration
-from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
-from proctor.environments.sandbox.roots.registry.remote_files import RemoteFiles
+from proctor.environments.sandbox.roots.registry.configuration import (
+    Reference,
+    load_configuration,
+    parse_reference,
+)
+from proctor.environments.sandbox.roots.saved_files import Layer
 from proctor.environments.sandbox.roots.saved_image import (
     Platform,
     SavedImage,
@@ -43,7 +45,6 @@ from proctor.environments.sandbox.roots.saved_image import (
     parse_platform,
     this_platform,
 )
-from proctor.environments.sandbox.roots.saved_layers import Layer
 from proctor.environments.sandbox.roots.unpacking import (
     FACTS,
     LayerFacts,
@@ -201,7 +202,9 @@ class _Pull:
                 # The next pull continues with what has arrived.
                 raise
             except BaseException:
-                self._forget(blobs)
+                for chain in self._made:
+                    discard(self._store.layer(chain))
+                self._drop(blobs)
                 raise
             facts = {chain: load_facts(store.layer(chain)) for chain, _ in layers}
             image = self._describe(name, reference, platform, facts)
@@ -308,12 +311,6 @@ class _Pull:
             n_squashed=n_squashed,
             pulled_from=reference,
         )
-
-    def _forget(self, blobs: Mapping[str, Blob]) -> None:
-        """Delete what this pull brought."""
-        for chain in self._made:
-            discard(self._store.layer(chain))
-        self._drop(blobs)
 
     def _drop(self, digests: Iterable[str]) -> None:
         for digest in digests:

@@ -15,9 +15,15 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.environments.image_config import ImageCheck
-from proctor.environments.sandbox.roots.image_name import is_called
-from proctor.environments.sandbox.roots.saved_files import DOCKER, INDEX, SavedFiles, read_document
-from proctor.environments.sandbox.roots.saved_layers import Layer, check_digest
+from proctor.environments.sandbox.roots.image import is_called
+from proctor.environments.sandbox.roots.saved_files import (
+    DOCKER,
+    INDEX,
+    Layer,
+    SavedFiles,
+    check_digest,
+    read_document,
+)
 from proctor.errors import ImageError
 from proctor.sentence import count_of, shown
 
@@ -243,7 +249,7 @@ def choose_image(files: SavedFiles, name: str) -> SavedImage:
     here = this_platform()
     found = [one for one in find_candidates(files) if _fits(_platform_of(files, one), here)]
     if not found:
-        raise ImageError(_no_platform(files, here))
+        raise ImageError(f"{_list_platforms(files, here)}; {_expected_platform(here)}")
     return _layout_image(files, "oci-layout", _choose_candidate(found, name))
 
 
@@ -376,10 +382,6 @@ def _check_document(name: str, found: str, expected: str) -> None:
         raise ImageError(f"{name}: {error}") from error
 
 
-def _no_platform(files: SavedFiles, wanted: Platform) -> str:
-    return f"{_list_platforms(files, wanted)}; {_expected_platform(wanted)}"
-
-
 def _list_platforms(files: SavedFiles, wanted: Platform) -> str:
     there = sorted({str(_platform_of(files, one)) for one in find_candidates(files)})
     return f"has no image for {wanted}, but for {', '.join(there)}"
@@ -419,6 +421,19 @@ def _image(
     if len(layers) > _MOST_LAYERS:
         raise ImageError(f"has {len(layers):,} layers; expected at most {_MOST_LAYERS:,}")
     run = config.config or _Run()
+    texts = run.env or ()
+    pairs = (_clean("Env", text).partition("=") for text in texts)
+    text = _clean("User", run.user)
+    if text and len(text.split()) != 1:
+        raise ImageError(f"its User is {text!r}; expected the name or number of one user")
+    check = run.healthcheck
+    if check is None or not check.test:
+        check_of = None
+    else:
+        test = _words("Healthcheck", check.test)
+        if test[0] == "CMD-SHELL" and run.shell:
+            test = ("CMD", *_words("Shell", run.shell), *test[1:])
+        check_of = msgspec.structs.replace(check, test=test)
     return SavedImage(
         form=origin[0],
         manifest=origin[1],
@@ -428,11 +443,11 @@ def _image(
             Layer(name=name, digest=blob, size=size, diff_id=hex_of(Descriptor(diff_id)))
             for (name, blob, size), diff_id in zip(layers, diff_ids, strict=True)
         ),
-        env=_variables(run.env or ()),
+        env={name: value for name, _, value in pairs if name},
         workdir=posixpath.normpath(posixpath.join("/", _clean("WorkingDir", run.working_dir))),
-        user=_user(_clean("User", run.user)),
+        user=text or "root",
         entrypoint=_words("Entrypoint", run.entrypoint),
-        healthcheck=_check_of(run),
+        healthcheck=check_of,
         notes=(f"its Cmd is not run: {shown(run.cmd)}",) if run.cmd else (),
     )
 
@@ -440,28 +455,6 @@ def _image(
 def _words(name: str, value: Sequence[str] | str | None) -> tuple[str, ...]:
     words = (value,) if isinstance(value, str) else value or ()
     return tuple(_clean(name, word) for word in words)
-
-
-def _check_of(run: _Run) -> ImageCheck | None:
-    """Return the HEALTHCHECK with the image's own shell in it."""
-    check = run.healthcheck
-    if check is None or not check.test:
-        return None
-    test = _words("Healthcheck", check.test)
-    if test[0] == "CMD-SHELL" and run.shell:
-        test = ("CMD", *_words("Shell", run.shell), *test[1:])
-    return msgspec.structs.replace(check, test=test)
-
-
-def _variables(texts: Sequence[str]) -> dict[str, str]:
-    pairs = (_clean("Env", text).partition("=") for text in texts)
-    return {name: value for name, _, value in pairs if name}
-
-
-def _user(text: str) -> str:
-    if text and len(text.split()) != 1:
-        raise ImageError(f"its User is {text!r}; expected the name or number of one user")
-    return text or "root"
 
 
 def _clean(word: str, text: str | None) -> str:

@@ -7,26 +7,42 @@ trials need it at the same time.
 """
 
 import os
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from proctor.digest import sha256_hex
+from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
+from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.network import Choice, choose_network, connect, resolver_for
+from proctor.environments.sandbox.pool import Held, why_ids_shared
+from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.ranges import Range, take_range
 from proctor.environments.sandbox.roots.bases import Base, Bases
 from proctor.environments.sandbox.roots.context import Context
 from proctor.environments.sandbox.roots.dockerfile import Dockerfile, Stage
 from proctor.environments.sandbox.roots.images import ImageStore
-from proctor.environments.sandbox.roots.instructions import plan_recipe
+from proctor.environments.sandbox.roots.instructions import (
+    Copy,
+    MakeDirectory,
+    Recipe,
+    Run,
+    Start,
+    Step,
+    plan_recipe,
+)
 from proctor.environments.sandbox.roots.layers import (
+    Building,
     Layer,
     LayerCache,
     LayerStore,
+    discard,
     layers_directory,
 )
 from proctor.environments.sandbox.roots.prune import prune_store, store_limit
-from proctor.environments.sandbox.roots.recipe import Copy, MakeDirectory, Recipe, Run, Start, Step
 from proctor.environments.sandbox.roots.steps import (
     BuildLog,
     Order,
@@ -34,11 +50,139 @@ from proctor.environments.sandbox.roots.steps import (
     StepRunner,
     run_in_thread,
 )
-from proctor.environments.sandbox.roots.workplace import choose_for_build, open_workplace
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
-from proctor.errors import ImageError
+from proctor.errors import ImageError, SandboxError
 from proctor.sentence import reason_of
+from proctor.task.network import NetworkMode, NetworkPolicy
 from proctor.trial.finding import Finding, FindingCode
+
+# The sandbox in which a Dockerfile is built, and its network
+#
+# Commands of a Dockerfile get the same network as a trial with a public network: their own,
+# connected by a helper, or else the host's, which is reported with the result. Without commands
+# there is none. As root, its users have their own ids as in a trial; on the disk, files have the
+# same owners as inside.
+
+
+_PUBLIC = NetworkPolicy(NetworkMode.PUBLIC)
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """A sandbox that writes a new layer."""
+
+    building: Building
+    box: Box
+    network: Network
+    ids: Range | None
+    """Host ids of its users; None: the same as inside."""
+    ids_shared: str | None = None
+    """If proctor runs as root: why its users share the host's ids; None if they do not."""
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Box]:
+        """Connect the sandbox to its network; end both afterwards.
+
+        Raises:
+            SandboxError: it cannot be connected, or the connection broke meanwhile.
+        """
+        held, box = Held(box=self.box), self.box
+        stage = self.building.stage
+        try:
+            held.connection = await connect(self.network, box.pid, box.namespaces, stage)
+            yield box
+        except BaseException:
+            with suppress(SandboxError, OSError):
+                await held.release()
+            raise
+        await held.release()
+        for target, _, upper, _ in self.building.parts:
+            if target == "/":
+                # Ignored if there is none, or if /etc became a symlink or belongs to another user.
+                with suppress(OSError):
+                    etc = os.open(upper / "etc", _DIRECTORY)
+                    try:
+                        os.unlink("resolv.conf", dir_fd=etc)
+                    finally:
+                        os.close(etc)
+
+    def clear(self) -> None:
+        """Delete its scratch, after its processes have ended and the layer was moved away."""
+        _clear(self.building, self.ids)
+
+
+async def open_workplace(
+    open_building: Callable[[], Building], name: str, network: Network, spawn: Spawn
+) -> Workplace:
+    """Make a sandbox for a build, with its own ids if possible."""
+    if not is_all_powerful():
+        return await _open(open_building, name, network, spawn, None)
+    ids_shared = why_ids_shared(network)
+    if ids_shared is None:
+        try:
+            return await _open(open_building, name, network, spawn, take_range())
+        except SandboxError as error:
+            ids_shared = str(error).rpartition("could not be built: ")[2]
+    # In a new directory: overlayfs refuses an upper directory that was in use.
+    place = await _open(open_building, name, network, spawn, None)
+    return replace(place, ids_shared=ids_shared)
+
+
+async def _open(
+    open_building: Callable[[], Building],
+    name: str,
+    network: Network,
+    spawn: Spawn,
+    ids: Range | None,
+) -> Workplace:
+    building = open_building()
+    try:
+        box = await spawn(_draw(building, name, network, ids))
+    except BaseException:
+        _clear(building, ids)
+        raise
+    return Workplace(building, box, network, ids)
+
+
+def _clear(building: Building, ids: Range | None) -> None:
+    try:
+        discard(building.session.directory)
+    finally:
+        if ids is not None:
+            ids.close()
+
+
+def _draw(building: Building, name: str, network: Network, ids: Range | None) -> Blueprint:
+    above = _lay_resolver(building, network)
+    return Blueprint(
+        session=name,
+        root=str(building.session.root),
+        parts=tuple(
+            Part(target, (*above, *lowers) if target == "/" else lowers, str(upper), str(work))
+            for target, lowers, upper, work in building.parts
+        ),
+        network=network,
+        subordinate=find_subordinate_ids(),
+        first_id=0 if ids is None else ids.first,
+        guarded=(),
+    )
+
+
+def _lay_resolver(building: Building, network: Network) -> tuple[str, ...]:
+    """Make a read-only layer with the helper's resolv.conf, so that the result does not have it."""
+    text = resolver_for(network)
+    if text is None:
+        return ()
+    layer = building.session.directory / "resolver"
+    for directory in (layer, layer / "etc"):
+        directory.mkdir()
+        directory.chmod(0o755)
+    path = layer / "etc" / "resolv.conf"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+    return (str(layer),)
+
 
 _PHASE = "setup"
 # Part of every key: increase it when layers are made differently, to invalidate old ones.
@@ -99,10 +243,13 @@ class Builder:
         last = stages[plans[-1].stage.number]
         recipe_notes = [note for plan in plans for note in plan.recipe.notes]
         has_layers = any(plan.orders for plan in plans)
+        found: list[Finding] = []
+        for base in (*self._list_images(plans), last):
+            found += [one for one in base.findings if one not in found]
         return Built(
             last,
-            self._list_pins(last, plans),
-            tuple(self._list_findings(plans, last)),
+            tuple(dict.fromkeys((last.pin, *(one.pin for one in self._list_images(plans))))),
+            tuple(found),
             (*(notes if has_layers else ()), *recipe_notes),
         )
 
@@ -170,15 +317,6 @@ class Builder:
                     found.append(self.bases.of_image(self.bases.to_copy(source)))
         return found
 
-    def _list_pins(self, last: Base, plans: list[_StagePlan]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((last.pin, *(one.pin for one in self._list_images(plans)))))
-
-    def _list_findings(self, plans: list[_StagePlan], last: Base) -> list[Finding]:
-        found: list[Finding] = []
-        for base in (*self._list_images(plans), last):
-            found += [one for one in base.findings if one not in found]
-        return found
-
 
 def _number(stage: Stage) -> int:
     if stage.source.stage is None:
@@ -207,7 +345,10 @@ class _LayerBuilder:
 
     async def lay(self, base: Base, orders: list[Order]) -> Base:
         """Return the base with the layer of these steps on top."""
-        key = _key(base, orders)
+        # Root's overlays use trusted.* attributes, other users' overlays user.* attributes.
+        who = "root" if os.geteuid() == 0 else f"user {os.geteuid()} {find_subordinate_ids()}"
+        steps = [_decisive(order) for order in orders]
+        key = sha256_hex(msgspec.json.encode((_FORMAT, who, base.identity, steps)))
         found = None if self.force else self.store.find(key, base.parts)
         if found is None:
             async with self.store.locked(key):
@@ -229,7 +370,11 @@ class _LayerBuilder:
 
     async def _build(self, base: Base, key: str, orders: list[Order]) -> None:
         limit = store_limit()
-        choice = choose_for_build(has_commands=any(isinstance(one.step, Run) for one in orders))
+        choice = (
+            choose_network(_PUBLIC)
+            if any(isinstance(one.step, Run) for one in orders)
+            else Choice(Network.NONE)
+        )
         place = await open_workplace(
             lambda: self.store.open(key, base.parts),
             f"build-{key[:12]}",
@@ -261,13 +406,6 @@ class _LayerBuilder:
         with suppress(ImageError):
             # Not this one: its lock is held.
             await run_in_thread(lambda: prune_store(ImageStore(), self.store, limit))
-
-
-def _key(base: Base, orders: list[Order]) -> str:
-    # Root's overlays use trusted.* attributes, other users' overlays user.* attributes.
-    who = "root" if os.geteuid() == 0 else f"user {os.geteuid()} {find_subordinate_ids()}"
-    steps = [_decisive(order) for order in orders]
-    return sha256_hex(msgspec.json.encode((_FORMAT, who, base.identity, steps)))
 
 
 def _decisive(order: Order) -> list[object]:

@@ -16,8 +16,8 @@ from proctor.environments.sandbox.output import Hearing
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.roots.context import Selection, split_pattern, stage
 from proctor.environments.sandbox.roots.image_tar import DAMAGE, Budget, opened
+from proctor.environments.sandbox.roots.instructions import Copy, MakeDirectory, Run, Step
 from proctor.environments.sandbox.roots.layers import Parts, discard
-from proctor.environments.sandbox.roots.recipe import Copy, MakeDirectory, Run, Step
 from proctor.environments.sandbox.scratch import Session
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import ImageError, SandboxError
@@ -113,17 +113,32 @@ class StepRunner:
             case Run() as run:
                 await self._run(run)
             case MakeDirectory() as directory:
-                await self._make_directory(directory)
+                is_new = not await self._is_directory(directory.path)
+                if is_new:
+                    empty = self._staging / "empty"
+                    empty.mkdir(exist_ok=True)
+                    await self._box.put(empty, directory.path)
+                if is_new and directory.user not in ("root", "0"):
+                    await self._chown(directory, directory.user, [directory.path])
             case Copy() as copy if order.origin is not None:
                 await self._copy_from(copy, order.origin)
             case Copy() as copy if order.selection is not None:
                 await self._copy(copy, order.selection)
-                await self._unpack(copy, order.selection)
+                for archive in order.selection.archives:
+                    placing = Placing(copy.target, copy.chown, copy.chmod, owns_target=True)
+                    try:
+                        await unpack_archive(self._box, archive, placing)
+                    except (SandboxError, ImageError, OSError, *DAMAGE) as error:
+                        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+                        raise self._uncopied(copy, f"{archive.name}: {reason}") from error
 
     async def _run(self, run: Run) -> None:
         argv = run.argv
         if run.script is not None:
-            await self._put_text(run.script, _SCRIPT)
+            path = self._staging / "script"
+            path.write_text(run.script, encoding="utf-8")
+            path.chmod(0o755)
+            await self._box.put(path, _SCRIPT)
             argv = (_SCRIPT,)
         command = Command(argv, run.cwd, dict(run.env), run.user)
         done = await self._box.run(command, hearing=Hearing(self._log.write))
@@ -143,15 +158,6 @@ class StepRunner:
             f"build is {self._log.path}"
         )
         return error
-
-    async def _make_directory(self, step: MakeDirectory) -> None:
-        is_new = not await self._is_directory(step.path)
-        if is_new:
-            empty = self._staging / "empty"
-            empty.mkdir(exist_ok=True)
-            await self._box.put(empty, step.path)
-        if is_new and step.user not in ("root", "0"):
-            await self._chown(step, step.user, [step.path])
 
     async def _copy(self, step: Copy, selection: Selection) -> None:
         if not selection.items:
@@ -175,15 +181,6 @@ class StepRunner:
         await self._box.put(source, step.target)
         if step.chown is not None:
             await self._chown(step, step.chown, paths)
-
-    async def _unpack(self, step: Copy, selection: Selection) -> None:
-        for archive in selection.archives:
-            placing = Placing(step.target, step.chown, step.chmod, owns_target=True)
-            try:
-                await unpack_archive(self._box, archive, placing)
-            except (SandboxError, ImageError, OSError, *DAMAGE) as error:
-                reason = reason_of(error) if isinstance(error, OSError) else str(error)
-                raise self._uncopied(step, f"{archive.name}: {reason}") from error
 
     async def _copy_from(self, step: Copy, origin: Parts) -> None:
         async with self._opened(origin) as source:
@@ -240,12 +237,6 @@ class StepRunner:
                 await box.kill()
         finally:
             discard(directory)
-
-    async def _put_text(self, text: str, target: str) -> None:
-        path = self._staging / "script"
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o755)
-        await self._box.put(path, target)
 
     async def _is_directory(self, path: str) -> bool:
         return await self._box.kind_of(path) == "directory"

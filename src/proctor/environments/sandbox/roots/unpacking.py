@@ -21,7 +21,7 @@ from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.roots.image_tar import Budget
 from proctor.environments.sandbox.roots.layer_tree import LayerTree
 from proctor.environments.sandbox.roots.layers import measure
-from proctor.environments.sandbox.roots.saved_layers import Layer, put_layer
+from proctor.environments.sandbox.roots.saved_files import Layer, put_layer
 from proctor.environments.sandbox.subordinate import find_subordinate_ids, write_id_maps
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.errors import ImageError
@@ -188,20 +188,18 @@ def main() -> None:
     namespace = "trusted" if how == AS_ROOT else "user"
     for line in sys.stdin.buffer:
         order = msgspec.json.decode(line, type=UnpackOrder)
-        answer = _answer(order, namespace)
+        try:
+            answer = _Answer(facts=_unpack(order, namespace))
+        except ImageError as error:
+            # Names in archives may not be valid text.
+            answer = _Answer(refusal=str(error).encode(errors="backslashreplace").decode())
+        except OSError as error:
+            place = error.filename if isinstance(error.filename, str) else None
+            answer = _Answer(
+                errno=error.errno or -1, reason=error.strerror or str(error), place=place
+            )
         sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
         sys.stdout.buffer.flush()
-
-
-def _answer(order: UnpackOrder, namespace: str) -> _Answer:
-    try:
-        return _Answer(facts=_unpack(order, namespace))
-    except ImageError as error:
-        # Names in archives may not be valid text.
-        return _Answer(refusal=str(error).encode(errors="backslashreplace").decode())
-    except OSError as error:
-        place = error.filename if isinstance(error.filename, str) else None
-        return _Answer(errno=error.errno or -1, reason=error.strerror or str(error), place=place)
 
 
 def _unpack(order: UnpackOrder, namespace: str) -> LayerFacts:

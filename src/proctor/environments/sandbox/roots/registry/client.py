@@ -21,8 +21,12 @@ import msgspec
 
 from proctor import __version__
 from proctor.backoff import find_retry_after
-from proctor.environments.sandbox.roots.registry.configuration import Endpoint, is_loopback
-from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
+from proctor.environments.sandbox.roots.registry.configuration import (
+    Credentials,
+    Endpoint,
+    find_credentials,
+    is_loopback,
+)
 from proctor.errors import RegistryError, UnreachableRegistryError
 from proctor.sentence import printable, reason_of, render_limit, shown, without_number
 
@@ -99,9 +103,7 @@ class RegistryClient:
         try:
             return httpx.Client(
                 timeout=httpx.Timeout(
-                    self._patience.piece_seconds,
-                    connect=self._patience.connect_seconds,
-                    pool=None,
+                    self._patience.piece_seconds, connect=self._patience.connect_seconds, pool=None
                 ),
                 follow_redirects=False,
                 trust_env=trust_env,
@@ -188,9 +190,16 @@ class RegistryClient:
             RegistryError: the registry refuses, or cannot be reached.
             httpx.TransportError: the connection broke while it was read.
         """
-        response = self._request(
-            f"{self.endpoint.url}/v2/{self.endpoint.repository}/{path}", headers
-        )
+        url = f"{self.endpoint.url}/v2/{self.endpoint.repository}/{path}"
+        used = self._authorization
+        response = self._repeat(lambda: self._send(url, headers, used))
+        # A host to which the registry redirects must not name a token server: it would get the
+        # credentials.
+        if response.status_code == 401 and _origin(response.url) == _origin(self._own):
+            challenges = response.headers.get_list("www-authenticate")
+            response.close()
+            self._authorize(challenges, used)
+            response = self._repeat(lambda: self._send(url, headers, self._authorization))
         try:
             if response.status_code not in (200, 206):
                 raise self._refusal(response, path)
@@ -202,18 +211,6 @@ class RegistryClient:
         """Return the error for a registry with which nothing can be exchanged."""
         reason = printable(without_number(str(error)) or type(error).__name__)
         return UnreachableRegistryError(f"{self.endpoint.host}: cannot be reached: {reason}")
-
-    def _request(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
-        used = self._authorization
-        response = self._repeat(lambda: self._send(url, headers, used))
-        # A host to which the registry redirects must not name a token server: it would get the
-        # credentials.
-        if response.status_code != 401 or _origin(response.url) != _origin(self._own):
-            return response
-        challenges = response.headers.get_list("www-authenticate")
-        response.close()
-        self._authorize(challenges, used)
-        return self._repeat(lambda: self._send(url, headers, self._authorization))
 
     def _repeat(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send a request until it is answered otherwise than by a failure that may pass."""
@@ -311,7 +308,18 @@ class RegistryClient:
             "service": said.get("service", ""),
             "scope": f"repository:{self.endpoint.repository}:pull",
         }
-        request = self._token_request(realm, asked, credentials)
+        if credentials is not None and credentials.token:
+            form = {
+                **asked,
+                "grant_type": "refresh_token",
+                "client_id": "proctor",
+                "refresh_token": credentials.token,
+            }
+            request = self._http.build_request("POST", realm, data=form)
+        else:
+            headers = {"Authorization": credentials.basic} if credentials is not None else {}
+            address = realm.copy_merge_params(dict(asked))
+            request = self._http.build_request("GET", address, headers=headers)
         response = self._repeat(lambda: self._open(request))
         try:
             if response.status_code != 200:
@@ -321,24 +329,6 @@ class RegistryClient:
             raise self.unreachable(error) from error
         finally:
             response.close()
-        return f"Bearer {self._read_token(data)}"
-
-    def _token_request(
-        self, realm: httpx.URL, asked: Mapping[str, str], credentials: Credentials | None
-    ) -> httpx.Request:
-        if credentials is not None and credentials.token:
-            form = {
-                **asked,
-                "grant_type": "refresh_token",
-                "client_id": "proctor",
-                "refresh_token": credentials.token,
-            }
-            return self._http.build_request("POST", realm, data=form)
-        headers = {"Authorization": credentials.basic} if credentials is not None else {}
-        address = realm.copy_merge_params(dict(asked))
-        return self._http.build_request("GET", address, headers=headers)
-
-    def _read_token(self, data: bytes) -> str:
         try:
             found = msgspec.json.decode(data, type=_Token)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -346,7 +336,7 @@ class RegistryClient:
         token = found.token or found.access_token
         if not _TOKEN.fullmatch(token):
             raise self._strange("has a token server that sends no token")
-        return token
+        return f"Bearer {token}"
 
     def _refused_token(
         self, response: httpx.Response, realm: httpx.URL, credentials: Credentials | None
@@ -369,7 +359,16 @@ class RegistryClient:
 
     def _refusal(self, response: httpx.Response, path: str) -> RegistryError:
         host, repository = self.endpoint.host, self.endpoint.repository
-        said = self._read_reason(response)
+        # Return what the registry says about a refusal, to end a sentence; empty if nothing.
+        try:
+            problems = msgspec.json.decode(
+                self._read_limited(response, _LARGEST_REASON), type=_Problems
+            )
+        except (RegistryError, httpx.TransportError, msgspec.DecodeError, UnicodeDecodeError):
+            said = ""
+        else:
+            said = next((one.message or one.code for one in problems.errors), "")
+            said = f" ({shown(said)})" if said else ""
         if response.status_code == 404:
             kind, _, version = path.partition("/")
             what = "image" if kind == "manifests" else "layer"
@@ -407,17 +406,6 @@ class RegistryClient:
                     "refused"
                 )
         return bytes(data)
-
-    def _read_reason(self, response: httpx.Response) -> str:
-        """Return what the registry says about a refusal, to end a sentence; empty if nothing."""
-        try:
-            problems = msgspec.json.decode(
-                self._read_limited(response, _LARGEST_REASON), type=_Problems
-            )
-        except (RegistryError, httpx.TransportError, msgspec.DecodeError, UnicodeDecodeError):
-            return ""
-        said = next((one.message or one.code for one in problems.errors), "")
-        return f" ({shown(said)})" if said else ""
 
     def _strange(self, what: str) -> RegistryError:
         return RegistryError(f"{self.endpoint.host}: {what}")
