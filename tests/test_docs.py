@@ -332,7 +332,7 @@ def functions_in(path: Path) -> set[str]:
     return {
         node.name
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
 

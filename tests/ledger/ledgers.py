@@ -114,7 +114,7 @@ def make_rich_ledger(directory: Path, size: int = 1000, segment_size: int = 200_
         _append(ledger, _remarks(ledger))
         ledger.change_key(key)
         _append(ledger, [NoteEntry(at="", seq=0, text="a remark", author="ana")])
-        withheld = [find_trial(ledger, name) for name in ("t50", "t60")]
+        withheld = [find_trial(ledger, name) for name in ("t50", "t55")]
         for row in withheld:
             withhold_trial(ledger, row, Why("a key leaked", "ana"))
         rest = size - ledger.refresh().tree.size

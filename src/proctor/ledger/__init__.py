@@ -34,7 +34,6 @@
     traced_trials   sealed trials with their traces
     review       entries about sealed trials: reviews, supersessions, notes, plans
     withhold     withholds bytes; their digests stay
-    withheld     withholdings that name no trial
     publishing   a ledger as static files, for buckets and web servers
     api          the ledger for programs
     verification/   verifies a ledger and names its damage
