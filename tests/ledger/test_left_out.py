@@ -80,7 +80,7 @@ def test_every_line_is_in_a_part_and_the_evidence_of_one_trial(
     assert dict(members_of(part))["entries.jsonl"] == whole
     assert len([name for name, _ in members_of(part) if name.startswith("artifacts/")]) == 1
     found = check_bundle(part, rich.first_key.verifier)
-    assert (found.trials, found.left_out, len(found.withheld)) == (1, 68, 2)
+    assert (found.trials, found.left_out, len(found.withheld)) == (1, 67, 2)
     assert [entry.seq for entry in read_entries(part) if entry.kind == "trial"] == [TRIAL]
     assert import_bundle(other, part).new == 1
 
