@@ -6,7 +6,8 @@ from pathlib import Path
 from proctor.trial.finding import FindingCode, Level, level_of, sort_codes, worst_level
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrity.md"
-ROW = re.compile(r"^\| `([a-z-]+)` \| (info|notice|alarm) \| \S.* \| \S.* \|$", re.MULTILINE)
+# `- `code` (level): what was seen → what it may mean`, over several lines.
+ROW = re.compile(r"^- `([a-z-]+)` \((info|notice|alarm)\): (?:.|\n(?!- ))+?→\s+\S", re.MULTILINE)
 
 
 def test_the_page_has_every_code_with_its_level() -> None:
