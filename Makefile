@@ -93,10 +93,10 @@ lock:  ## resolve requirements.lock anew (make lock ARGS=--upgrade for the newes
 		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
-forged: .venv/.installed  ## forge the pack of submissions, ask every command, and write docs/forged.md anew
+forged: .venv/.installed  ## forge the pack of submissions, ask every command, and write docs/assurance/forged.md anew
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m tests.forged.page
 
-cheaters: .venv/.installed  ## run the cheaters everywhere, as root, and write docs/cheaters.md anew
+cheaters: .venv/.installed  ## run the cheaters everywhere, as root, and write docs/assurance/cheaters.md anew
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m tests.cheaters.page
 
 docs: .venv-demo/.installed  ## write the page of a record's fields, and the examples of the pages, anew

@@ -37,7 +37,7 @@
     gateway_process, model_server   the gateway, and a scripted model, each a process of its own
     growth          a ledger of a million trials beside one of 20,000; a subject too
     growth_data     such ledgers, kept in build/bench-data
-    growth_table    the table of docs/growth.md; no subject
+    growth_table    the table of docs/assurance/growth.md; no subject
     cluster     trials on a Ray cluster: their CPU beyond a local run, and Ctrl-C; a subject too
     images          images pulled, unpacked and started, beside skopeo and umoci; a subject too
     ours_pull       a pull, in a process of its own

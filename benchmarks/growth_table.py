@@ -1,4 +1,4 @@
-"""`python -m benchmarks.growth_table [SIZE…]`: the table of docs/growth.md, in processor time.
+"""`python -m benchmarks.growth_table [SIZE…]`: the figures of docs/assurance/growth.md.
 
 Sizes are numbers of trials; each ledger is made first, indexed, and kept in build/bench-data. Not a
 part of `make bench`: a million trials take most of an hour.

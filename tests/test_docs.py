@@ -68,7 +68,9 @@ def generated_page() -> str:
 
 @pytest.mark.process
 def test_the_page_of_fields_is_what_the_schema_says() -> None:
-    assert read("docs/record-fields.md") == generate("record-fields"), "make docs writes it anew"
+    assert read("docs/reference/record-fields.md") == generate("record-fields"), (
+        "make docs writes it anew"
+    )
 
 
 @pytest.mark.parametrize("arguments", ["", *COMMANDS])
@@ -178,7 +180,7 @@ def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
     _, _, nav = read("mkdocs.yml").partition("\nnav:\n")
     listed = sorted(nav_pages(yaml.safe_load(nav)))
     kept = [page.removeprefix("docs/") for page in PAGES if page != "README.md"]
-    assert listed == sorted([*kept, "cli.md"])  # generated when the site is built
+    assert listed == sorted([*kept, "reference/cli.md"])  # generated when the site is built
 
 
 @pytest.mark.process
@@ -186,7 +188,7 @@ def test_the_site_builds_without_a_dead_link() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "site")]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
-    assert "proctor gate" in read("build/site/gate/index.html")
+    assert "proctor gate" in read("build/site/guide/gate/index.html")
 
 
 @pytest.mark.process
@@ -338,7 +340,7 @@ def functions_in(path: Path) -> set[str]:
 
 def invariants() -> list[str]:
     """The paragraphs and list items under the second-level headings of the page."""
-    text = "\n\n".join(sections(read("docs/invariants.md")).values())
+    text = "\n\n".join(sections(read("docs/assurance/invariants.md")).values())
     return [part.strip() for part in re.split(r"\n\s*\n|\n(?=[-*] |\d+\. )", text) if part.strip()]
 
 

@@ -1,4 +1,4 @@
-"""docs/errata.md: every vector that it names exists, and shows what the page says."""
+"""docs/assurance/errata.md: every vector that it names exists, and shows what the page says."""
 
 import base64
 import json
@@ -25,7 +25,9 @@ type Shown = Any
 def load_named() -> dict[tuple[int, str], Shown]:
     """Every vector and file that the page names, by its row and its id or name."""
     found: dict[tuple[int, str], Shown] = {}
-    for row in ROW.finditer((ROOT / "docs" / "errata.md").read_text(encoding="utf-8")):
+    for row in ROW.finditer(
+        (ROOT / "docs" / "assurance" / "errata.md").read_text(encoding="utf-8")
+    ):
         for path, vector in NAMED.findall(row[4]):
             top, _, rest = path.partition("/")
             file = ROOT / PLACES.get(top, top) / rest

@@ -1,4 +1,4 @@
-"""docs/cheaters.md: written from a run of the whole pack, and read again by its tests.
+"""docs/assurance/cheaters.md: written from a run of the whole pack, and read again by its tests.
 
     python -m tests.cheaters.page      runs everything, writes the page
 
@@ -18,7 +18,7 @@ from tests.cheaters.theirs import TITLE, run_harbor
 from tests.ordinary_user import ordinary_home
 from tests.parity.theirs import started
 
-PAGE = HERE.parents[1] / "docs" / "cheaters.md"
+PAGE = HERE.parents[1] / "docs" / "assurance" / "cheaters.md"
 _CELL = re.compile(r"(?<!\\)\|")
 
 TEXT = HERE / "page.md"
@@ -49,7 +49,7 @@ def render_page(cheaters: Mapping[str, Cheater], columns: Mapping[str, Mapping[s
         "|" + "---|" * (len(columns) + 2),
     ]
     for name, cheater in sorted(cheaters.items()):
-        link = f"[{name}](../tests/cheaters/{name}/README.md)"
+        link = f"[{name}](../../tests/cheaters/{name}/README.md)"
         cells = [cells[name] for cells in columns.values()]
         lines.append("| " + " | ".join([link, cheater.tries, *cells]) + " |")
     text = TEXT.read_text().replace("TABLE", "\n".join(lines), 1)

@@ -78,7 +78,7 @@ CASES = [
 
 def table() -> dict[str, set[str]]:
     """The rows of the page: what is met, and the codes it has."""
-    page = (ROOT / "docs" / "traces.md").read_text()
+    page = (ROOT / "docs" / "reference" / "trace-files.md").read_text()
     rows = page.split("| met | strict |")[1].split("\n\n")[0].splitlines()[2:]
     cells = [row.strip("| ").split(" | ") for row in rows]
     return {

@@ -160,7 +160,7 @@ def test_evidence_that_cannot_be_read_is_named(ledger: Path, proctor: Proctor) -
     assert "(and 2 more)" in found.err
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "looking.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "traces.md"
 EXAMPLES = [
     line.removeprefix("| `").partition("` |")[0].replace(r"\|", "|")
     for line in PAGE.read_text(encoding="utf-8").splitlines()

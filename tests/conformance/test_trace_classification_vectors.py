@@ -1,4 +1,4 @@
-"""aec-bench's turns and counts of labels, as far as ours are the same; docs/errata.md has the rest.
+"""aec-bench's turns and counts of labels, as far as ours are the same (docs/assurance/errata.md).
 
 Its batches, its model's answers, its confidence and its structure scores have no counterpart here.
 """
@@ -20,7 +20,7 @@ from tests.conformance.test_summary_vectors import ERRATA
 from tests.conformance.vectors import Line, line_params
 
 NO_COUNTERPART = ("classify", "confidence", "parse", "structural")
-"""Kinds of vectors that docs/errata.md names."""
+"""Kinds of vectors that docs/assurance/errata.md names."""
 
 
 def check_turns(vector: Line, place: Path) -> None:

@@ -1,4 +1,4 @@
-"""docs/forged.md: written from a run of the whole pack, and read again by its tests.
+"""docs/assurance/forged.md: written from a run of the whole pack, and read again by its tests.
 
     python -m tests.forged.page      forges everything, asks every command, writes the page
 
@@ -15,7 +15,7 @@ from tests.forged.forgeries import FORGERIES, Forgery
 from tests.forged.honest import HERE, HandedIn, copy_to, make_honest
 from tests.forged.measures import MEASURES, Measure, Reasons, measure
 
-PAGE = HERE.parents[1] / "docs" / "forged.md"
+PAGE = HERE.parents[1] / "docs" / "assurance" / "forged.md"
 TEXT = HERE / "page.md"
 NOTHING = "—"
 HONEST = Forgery("honest", "nothing", lambda _: None)

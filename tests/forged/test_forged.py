@@ -1,4 +1,4 @@
-"""Every forgery against every command: what docs/forged.md says is what is measured."""
+"""Every forgery against every command: what docs/assurance/forged.md says is what is measured."""
 
 from pathlib import Path
 

@@ -22,7 +22,9 @@ from tests.ledger.trials import open_ledger, seal_files
 from tests.record.samples import spelled, tree
 
 EXAMPLES = re.findall(
-    r"^```python\n(.*?)^```$", (ROOT / "docs" / "ledger.md").read_text(), re.MULTILINE | re.DOTALL
+    r"^```python\n(.*?)^```$",
+    (ROOT / "docs" / "guide" / "ledger.md").read_text(),
+    re.MULTILINE | re.DOTALL,
 )
 
 

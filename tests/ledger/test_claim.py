@@ -372,7 +372,7 @@ def test_a_stranger_needs_only_the_claim_and_the_public_key(
 
 
 def test_the_walk_that_the_page_prints_gives_the_root(ledger: OpenLedger) -> None:
-    page = (ROOT / "docs" / "formats" / "claims.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "formats" / "claims.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, Any] = {"hashlib": hashlib}
     exec(source, names)  # noqa: S102 - our own page

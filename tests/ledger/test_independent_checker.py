@@ -24,7 +24,7 @@ from tests.ledger.signed_mutations import (
 )
 from tests.ledger.test_mutations import name_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "ledger.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "formats" / "ledger.md"
 CHECKER = PAGE.with_name("check_ledger.py")
 BEYOND = {
     put_a_pipe_for_a_segment: "it waits for a pipe",

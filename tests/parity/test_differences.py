@@ -1,4 +1,4 @@
-"""Where proctor is not harbor, on purpose: both sides shown. docs/parity.md lists them."""
+"""Where proctor is not harbor, on purpose: both sides shown, as docs/assurance/parity.md says."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.parity.watching import watch_result
 JOB = LazyModule("harbor.models.job.config")
 TRIAL = LazyModule("harbor.models.trial.config")
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "parity.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "assurance" / "parity.md"
 
 
 def load(path: Path) -> Any:
@@ -235,4 +235,4 @@ def test_every_difference_of_the_page_names_tests_that_exist() -> None:
         names = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row.split(" | ")[-1])
         assert names, row
         for file, test in names:
-            assert f"def {test}(" in (PAGE.parent.parent / file).read_text(), row
+            assert f"def {test}(" in (PAGE.parents[2] / file).read_text(), row

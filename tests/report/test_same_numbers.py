@@ -176,7 +176,7 @@ def _compare_sides(proctor: Proctor, job: Path, ledger: Path) -> dict[str, Count
 
 
 def _expect(trials: list[Trial]) -> Counts:
-    """What is so by the words alone: docs/words.md."""
+    """What is so by the words alone: docs/reference/words.md."""
     ended = [trial["ended"] for trial in trials]
     rewards = [each["reward"] for each in ended]
     scored = [reward for reward in rewards if reward not in (None, {})]

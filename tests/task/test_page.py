@@ -1,4 +1,4 @@
-"""docs/task-toml.md lists every key of task.toml that is read, with its default."""
+"""docs/reference/task-toml.md lists every key of task.toml that is read, with its default."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from proctor.task.config import (
 from proctor.task.environment import EnvironmentConfig, Healthcheck, McpServer, Tpu
 from proctor.task.table import Table
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "task-toml.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "task-toml.md"
 TABLES: dict[str, type[Table]] = {
     "Top level": TaskConfig,
     "[task]": Package,

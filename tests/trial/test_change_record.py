@@ -155,7 +155,9 @@ def test_what_is_too_deep_or_too_large_is_not_read() -> None:
 
 
 def test_the_page_of_the_formats_names_every_field() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "trial.md").read_text()
+    page = (
+        Path(__file__).resolve().parents[2] / "docs" / "reference" / "formats" / "trial.md"
+    ).read_text()
     kinds = (Header, Change, CleanRoomResult, Verification)
     fields = {name for kind in kinds for name in kind.__struct_fields__} - {"mark"}
     assert [name for name in sorted(fields) if f"`{name}`" not in page] == []

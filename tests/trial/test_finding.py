@@ -5,7 +5,7 @@ from pathlib import Path
 
 from proctor.trial.finding import FindingCode, Level, level_of, sort_codes, worst_level
 
-PAGE = Path(__file__).parents[2] / "docs" / "integrity.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "integrity.md"
 # `- `code` (level): what was seen → what it may mean`, over several lines.
 ROW = re.compile(r"^- `([a-z-]+)` \((info|notice|alarm)\): (?:.|\n(?!- ))+?→\s+\S", re.MULTILINE)
 

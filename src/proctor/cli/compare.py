@@ -68,7 +68,7 @@ def command(
     Shows scores with their uncertainty, and how the agents worked. A and B are experiments in a
     ledger, or directories of harbor jobs. If one has several agents or models, select one with --a
     and --b; A and B may be the same run. Runs whose tasks, revisions or conditions differ are
-    refused, with the differences. docs/compare.md explains how each number is computed.
+    refused, with the differences. docs/guide/compare.md explains how each number is computed.
 
     Example: proctor compare nightly candidate --common
     """

@@ -56,7 +56,7 @@ def command(**given: Any) -> int:
     pulled from their registries. Every attempt is kept; resume a stopped job with `proctor resume`.
     Press Ctrl-C once to end the trials and keep their records, twice to stop immediately. Each
     trial is sealed into the ledger when it ends. Rare settings have no flag: the job file (-c) has
-    them, and docs/run.md lists them.
+    them, and docs/guide/run.md lists them.
 
     Exit code 0: done. 2: wrong usage or bad input; nothing was run. 3: done, but some trials were
     not scored or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job

@@ -35,7 +35,7 @@ _QUESTIONS: Final = {
 """A question that needs no arguments: of Ray's client server, and of the head node."""
 # Ray's client server forks a process for each client while gRPC is in use, and on a busy head node
 # about one such process in ten dies before it is a program; the next one is independent of it.
-# GRPC_ENABLE_FORK_SUPPORT=0 on the head node avoids it (docs/scale.md).
+# GRPC_ENABLE_FORK_SUPPORT=0 on the head node avoids it (docs/guide/scale.md).
 _TRIES: Final = 6
 
 
@@ -98,7 +98,7 @@ def _check_reachable(address: str) -> None:
     except OSError as error:
         raise ClusterError(
             f"{address}: no cluster answers: {reason_of(error)}; start one with `ray start "
-            "--head`, and see docs/scale.md"
+            "--head`, and see docs/guide/scale.md"
         ) from error
 
 

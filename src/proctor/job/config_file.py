@@ -115,7 +115,7 @@ def make_settings(table: Mapping[str, Any], where: str) -> Settings:
     written = settings.model_dump(mode="json")
     unknown = [key for key in _list_keys(table) if key not in set(_list_keys(written))]
     if unknown:
-        raise ConfigError(f"{where}: {unknown[0]} is not a setting; docs/run.md lists them")
+        raise ConfigError(f"{where}: {unknown[0]} is not a setting; docs/guide/run.md lists them")
     return settings
 
 

@@ -5,8 +5,8 @@
         for trial in ledger.trials(TrialFilter(experiment="nightly")):
             print(trial.trial_id, trial.reward)
 
-Reading needs no key. The first write loads the user's key, unless one was given. `docs/ledger.md`
-has runnable examples.
+Reading needs no key. The first write loads the user's key, unless one was given.
+`docs/guide/ledger.md` has runnable examples.
 """
 
 import contextlib

@@ -139,7 +139,7 @@ class Rewarded(Protocol):
 
 
 def outcome_of(trial: Rewarded) -> str:
-    """SCORED, NO_NUMBER or NOT_SCORED: the one rule for every count and page (docs/words.md)."""
+    """SCORED, NO_NUMBER or NOT_SCORED: the one rule for every count and page."""
     return name_outcome(trial.reward, has_rewards=trial.reason_code is None)
 
 

@@ -15,7 +15,7 @@ _PART = r"[A-Za-z0-9](?!.*\.\.)[A-Za-z0-9._-]*"
 _NAME = re.compile(rf"({_PART}/)?{_PART}")
 
 _CONFIG = """\
-# {title}. Every key is described in docs/tasks.md of proctor.
+# {title}. Every key is described in docs/reference/task-toml.md of proctor.
 schema_version = "1.3"
 {package}
 [agent]

@@ -56,7 +56,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: CauseKind
     rule: str
-    """Name of the rule that decided; docs/summaries.md describes each."""
+    """Name of the rule that decided; docs/reference/summaries.md describes each."""
     evidence: tuple[Evidence, ...]
 
 

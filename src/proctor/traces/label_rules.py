@@ -1,7 +1,7 @@
 """The rules that label every turn of an agent by its words and actions. Uses no model.
 
 A turn is a step above 0 with a text or a tool call of the assistant; warm-up calls are left out.
-The first rule that matches decides (docs/summaries.md has them as a table, in this order), and
+The first rule that matches decides (docs/reference/summaries.md lists them in this order), and
 names the cue. Rules use the text and reasoning of the turn, what its tool calls do, and of earlier
 turns which files they wrote, what they ran, and whether they produced anything.
 
@@ -343,7 +343,7 @@ def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
 @lru_cache(maxsize=1 << 12)
 def _decide_by_action(facts: int) -> _Decision | None:
     """The label that the actions alone decide, regardless of words."""
-    # The order of these rules is their meaning: docs/summaries.md lists them the same way.
+    # The order of these rules is their meaning: docs/reference/summaries.md has the same.
     if facts & CHECKS and _has_own_work(facts):
         return VERIFICATION, "checks its work", _PLAINLY
     if facts & _ACTED and not facts & WRITES:

@@ -1,7 +1,7 @@
 """Summarise one trace entry by entry: memory does not grow with the trace.
 
 Warmup entries are counted and otherwise left out; entries of subagents are included, and also
-counted separately. docs/summaries.md explains every number.
+counted separately. docs/reference/summaries.md explains every number.
 
 The parts of a multi-step trial are merged: sums, and first and last where order matters.
 """

@@ -10,7 +10,7 @@ Memory does not grow with the file. A chunk is decoded in one call; only when th
 line becomes an entry if it has a step and a role; a value that does not fit its key is removed from
 the entry and kept next to it, like unknown keys and values hidden by a duplicate key. Only a
 thorough reading reports duplicate keys (the last one wins, as in every JSON parser) and notes.
-docs/traces.md has the whole table.
+docs/reference/trace-files.md has the whole table.
 """
 
 import contextlib

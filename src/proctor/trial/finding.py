@@ -15,7 +15,7 @@ ATTEMPT = "attempt"
 
 
 class FindingCode(StrEnum):
-    """Kind of finding; each code is explained in docs/integrity.md."""
+    """Kind of finding; each code is explained in docs/reference/integrity.md."""
 
     REWARD_PLANTED = "reward-planted"
     """Files were in /logs/verifier before the verifier began."""

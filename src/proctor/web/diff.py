@@ -2,7 +2,7 @@
 
     /diff?a=EXPERIMENT/TRIAL&b=EXPERIMENT/TRIAL     and part= for trials of several parts
 
-Only actions are compared, or recorded output line by line; docs/looking.md says how.
+Only actions are compared, or recorded output line by line; docs/guide/traces.md says how.
 """
 
 from contextlib import ExitStack

@@ -10,7 +10,7 @@ from proctor.report.policy.document import list_bundled, load_policy, parse_poli
 from proctor.report.policy.reason import Check, PolicyCode
 
 HEAD = 'format = "proctor-policy-1"\nname = "p"\n'
-DOCS = Path(__file__).parents[3] / "docs" / "policies.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "policies.md"
 
 
 def parse(text: str) -> object:

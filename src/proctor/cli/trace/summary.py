@@ -183,7 +183,7 @@ def command(
 
     A THING is a trace, a trial, a job, a record, a sealed trial or an experiment; without one, all
     sealed trials that match the filters are summarized. One trial gets a page; several get a table
-    and totals. docs/summaries.md explains what each number counts and where it comes from.
+    and totals. docs/reference/summaries.md explains every number.
 
     Example: proctor trace summary --experiment nightly --where reward=..0.5
     """

@@ -9,5 +9,5 @@
     efficiency   the cost of a success; the Pareto front of cost and score
 
 Official scores are computed by `reward`. A missing value is never 0 here: the caller leaves it out
-or decides explicitly. docs/statistics.md explains each number.
+or decides explicitly. docs/reference/statistics.md explains each number.
 """

@@ -19,7 +19,7 @@ from proctor.report.statistics.intervals import CONFIDENCE, Interval, check_conf
 REPLICATES = 2000
 SEED = 1
 FEW_TASKS = 20
-"""Below this number of tasks the interval is too narrow: docs/statistics.md shows by how much."""
+"""Below this number of tasks the interval is too narrow: the page of statistics shows how much."""
 
 
 def cluster_bootstrap(
