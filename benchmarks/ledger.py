@@ -234,7 +234,8 @@ class _Asked:
 
 
 def _ask(bench: Bench, directory: Path, what: str, value: str) -> _Asked:
-    words = ("ledger", "list", "--ledger", str(directory), f"--{what}", value, "--json")
+    asked = ("--experiment", value) if what == "experiment" else ("--where", f"{what}={value}")
+    words = ("ledger", "list", "--ledger", str(directory), *asked, "--json")
     ours = entry_point("proctor.cli.main", "main", *words)
     # Once unmeasured: the first command may have to make the index.
     listed = json.loads(run_python(ours))

@@ -266,7 +266,7 @@ def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: 
             assert not is_too_wide(page), path
             assert page.evaluate("window.hacked") is None
             assert "\u202e" not in page.content()
-        expect(page.get_by_role("link", name=str(said), exact=True)).to_be_visible()
+        expect(page.get_by_role("link", name=str(other.seq), exact=True)).to_be_visible()
     assert dialogs == []
 
 

@@ -6,5 +6,5 @@ from proctor.cli.import_ import prime
 
 command = copy.copy(prime.command)
 command.name = "import-prime-eval"
-command.help = "Alias of `proctor import prime`, named as in aec-bench: the options are the same."
+command.help = "Alias of `proctor import prime`, named as in aec-bench."
 command.epilog = "Example: proctor import-prime-eval EVAL_ID --experiment nightly"

@@ -22,6 +22,7 @@ from pydantic import Field
 
 from proctor.errors import RecordError
 from proctor.record.fields import Count, Part
+from proctor.reward.number import sum_counts
 from proctor.sentence import count_of
 
 
@@ -104,12 +105,6 @@ def sum_usage(usages: Sequence[Usage]) -> Usage:
         cache_read=sum_counts([usage.cache_read for usage in usages]),
         cache_write=sum_counts([usage.cache_write for usage in usages]),
     )
-
-
-def sum_counts(counts: Sequence[int | None]) -> int | None:
-    """Add up counts; None if one of them is unknown."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
 
 
 def _check_counts(counts: Iterable[tuple[str, int | None]]) -> None:

@@ -8,7 +8,7 @@ floats but not the ints between them, 3.14 compensates those too. `exact_sum` is
 import math
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 type Number = int | float
@@ -32,6 +32,12 @@ def exact_sum(values: Iterable[Number]) -> Number:
     if _BUILTIN_IS_EXACT:
         return sum(values)
     return portable_sum(values)
+
+
+def sum_counts(counts: Sequence[int | None]) -> int | None:
+    """Add up counts; None if one of them is unknown."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def portable_sum(values: Iterable[Number]) -> Number:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.record.cost import sum_counts
+from proctor.reward.number import sum_counts
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.counts import merge_fields
 from proctor.traces.entry import Entry, Object

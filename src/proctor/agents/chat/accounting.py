@@ -21,10 +21,10 @@ from proctor.record.cost import (
     describe_basis,
     find_cost,
     merge_bases,
-    sum_counts,
     sum_usage,
     unknown_cost,
 )
+from proctor.reward.number import sum_counts
 from proctor.sentence import count_of
 from proctor.trial.agent import AgentContext
 
