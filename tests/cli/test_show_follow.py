@@ -301,6 +301,11 @@ def test_what_is_no_file_cannot_be_followed(proctor: Proctor, tmp_path: Path) ->
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").mkdir()
     for name, why in [
+        (
+            "missing",
+            "no such file or directory; --follow shows a trace, or the directory of a trial, while "
+            "it is written",
+        ),
         ("pipe", "not a regular file; expected trajectory.jsonl"),
         (
             "empty",

@@ -46,7 +46,6 @@ async def test_output_is_recorded_while_commands_run_and_not_in_rooms(tmp_path: 
         await room.exec("echo of the room")
         place.output_log = None
     log.close()
-    log = log
     assert "".join(log.read_text()) == "one\ntwo\nthree\n"
     entries = load_trajectory(log.path).entries
     assert [entry.exit_code for entry in entries if entry.duration_ms is not None] == [3, None]
@@ -210,15 +209,14 @@ async def test_each_room_is_new_and_keeps_the_default_user(tmp_path: Path) -> No
 
 async def test_it_says_what_it_runs_on(tmp_path: Path) -> None:
     async with running(order_of(tmp_path)) as sandbox:
-        sandbox = sandbox
-    assert isinstance(sandbox, Watched)
-    assert re.fullmatch(
-        r"host:[a-z]+(-[\w.]+)?@sha256:[0-9a-f]{64}", sandbox.snapshot.runtime_image
-    )
-    assert sandbox.snapshot.compute_backend == "sandbox"
-    assert sandbox.snapshot.tool_versions == {"kernel": platform.release()}
-    assert (sandbox.os, sandbox.capabilities.mounted) == ("linux", False)
-    assert sandbox.capabilities.disable_internet
+        assert isinstance(sandbox, Watched)
+        assert re.fullmatch(
+            r"host:[a-z]+(-[\w.]+)?@sha256:[0-9a-f]{64}", sandbox.snapshot.runtime_image
+        )
+        assert sandbox.snapshot.compute_backend == "sandbox"
+        assert sandbox.snapshot.tool_versions == {"kernel": platform.release()}
+        assert (sandbox.os, sandbox.capabilities.mounted) == ("linux", False)
+        assert sandbox.capabilities.disable_internet
 
 
 def test_a_sandbox_that_does_not_run_says_so(tmp_path: Path) -> None:

@@ -106,11 +106,6 @@ def check_unused(what: str, **values: object) -> None:
             raise click.UsageError(f"{_shown(context, name)} cannot be used with {what}")
 
 
-def is_given(name: str) -> bool:
-    """Whether a parameter of the current command was given."""
-    return _is_given(click.get_current_context(), name)
-
-
 def _is_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 

@@ -108,6 +108,11 @@ def command(
     options = ShowOptions(
         selection, full, raw, as_json, not no_pager, evidence_path, changes, failed
     )
+    if follow and directory is None and evidence_path is None and is_sealed:
+        raise InputError(
+            f"{thing}: no such file or directory; --follow shows a trace, or the directory of a "
+            "trial, while it is written"
+        )
     if is_sealed:
         check_unused("something sealed", failed=failed, follow=follow)
         importlib.import_module("proctor.cli.showing.sealed").show(thing, directory, options)

@@ -60,7 +60,6 @@ async def test_output_is_recorded_while_commands_run_and_not_in_rooms(tmp_path: 
         await room.exec("echo of the room")
         place.output_log = None
     log.close()
-    log = log
     assert "".join(log.read_text()) == "one\ntwo\nthree\n"
     entries = load_trajectory(log.path).entries
     assert [entry.exit_code for entry in entries if entry.duration_ms is not None] == [3, None]
